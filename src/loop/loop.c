@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/loop.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "loop/timer_heap.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct loop {
+    uv_loop_t uv;
+    uv_async_t wake;
+    uv_timer_t timer;
+    struct timer_heap timers;
+    char name[16];
+    pthread_t thread;
+    bool has_thread;
+
+    // Messages, pushed by any thread, newest first; taken whole by the loop.
+    _Atomic(struct loop_msg *) inbox;
+    atomic_bool quit;
+};
+
+static _Thread_local struct loop *self;
+
+struct loop *loop_self(void)
+{
+    return self;
+}
+
+uv_loop_t *loop_uv(struct loop *l)
+{
+    return &l->uv;
+}
+
+// --- messages ---
+
+void loop_post(struct loop *l, struct loop_msg *msg, void (*fn)(struct loop_msg *msg))
+{
+    struct loop_msg *head = atomic_load_explicit(&l->inbox, memory_order_relaxed);
+
+    msg->fn = fn;
+    do {
+        msg->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&l->inbox, &head, msg, memory_order_release,
+                                                    memory_order_relaxed));
+    // whoever finds the inbox empty wakes the loop; the others ride along
+    if (!head)
+        uv_async_send(&l->wake);
+}
+
+static void run_messages(struct loop *l)
+{
+    struct loop_msg *msg = atomic_exchange_explicit(&l->inbox, NULL, memory_order_acquire);
+    struct loop_msg *oldest = NULL;
+
+    while (msg) {
+        struct loop_msg *next = msg->next;
+
+        msg->next = oldest;
+        oldest = msg;
+        msg = next;
+    }
+    while (oldest) {
+        struct loop_msg *next = oldest->next;
+
+        oldest->fn(oldest);
+        oldest = next;
+    }
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    struct loop *l = container_of(wake, struct loop, wake);
+
+    run_messages(l);
+    if (atomic_load(&l->quit) && !atomic_load(&l->inbox))
+        uv_stop(&l->uv);
+}
+
+struct call {
+    struct loop_msg msg;
+    void (*fn)(void *arg);
+    void *arg;
+    sem_t done;
+};
+
+static void run_call(struct loop_msg *msg)
+{
+    struct call *c = container_of(msg, struct call, msg);
+
+    c->fn(c->arg);
+    sem_post(&c->done);
+}
+
+void loop_call(struct loop *l, void (*fn)(void *arg), void *arg)
+{
+    struct call c = {.fn = fn, .arg = arg};
+
+    assert(self != l);
+    sem_init(&c.done, 0, 0);
+    loop_post(l, &c.msg, run_call);
+    while (sem_wait(&c.done) < 0 && errno == EINTR)
+        ;
+    sem_destroy(&c.done);
+}
+
+// --- timers ---
+
+static void arm(struct loop *l);
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct loop *l = container_of(timer, struct loop, timer);
+    uint64_t now = clock_monotonic_ns();
+    struct loop_timer *t;
+
+    while ((t = timer_heap_first(&l->timers)) && t->due_ns <= now) {
+        timer_heap_remove(&l->timers, t);
+        t->fn(t);
+    }
+    arm(l);
+}
+
+// libuv counts in whole milliseconds from the start of the turn: round up, so as not to be early.
+static void arm(struct loop *l)
+{
+    struct loop_timer *t = timer_heap_first(&l->timers);
+    uint64_t now = clock_monotonic_ns(), ms;
+
+    if (!t) {
+        uv_timer_stop(&l->timer);
+        return;
+    }
+    ms = t->due_ns <= now ? 0 : (t->due_ns - now + NS_PER_MS - 1) / NS_PER_MS;
+    uv_update_time(&l->uv);
+    uv_timer_start(&l->timer, on_timer, ms, 0);
+}
+
+void loop_timer_init(struct loop_timer *t, struct loop *l, void (*fn)(struct loop_timer *t))
+{
+    *t = (struct loop_timer){.loop = l, .fn = fn};
+}
+
+void loop_timer_start_ns(struct loop_timer *t, uint64_t delay_ns)
+{
+    struct loop *l = t->loop;
+
+    loop_timer_stop(t);
+    t->due_ns = clock_monotonic_ns() + delay_ns;
+    timer_heap_add(&l->timers, t);
+    if (timer_heap_first(&l->timers) == t)
+        arm(l);
+}
+
+void loop_timer_stop(struct loop_timer *t)
+{
+    // a wake-up that finds nothing due is cheaper than arming again for each stop
+    if (t->slot)
+        timer_heap_remove(&t->loop->timers, t);
+}
+
+// --- file descriptors ---
+
+struct loop_io {
+    uv_poll_t poll;
+    void (*fn)(struct loop_io *io, unsigned events, void *arg);
+    void *arg;
+    unsigned wanted;
+};
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct loop_io *io = container_of(poll, struct loop_io, poll);
+    unsigned ready = 0;
+
+    if (status < 0) {
+        ready = io->wanted;
+    } else {
+        if (events & UV_READABLE)
+            ready |= LOOP_READ;
+        if (events & UV_WRITABLE)
+            ready |= LOOP_WRITE;
+    }
+    if (ready)
+        io->fn(io, ready, io->arg);
+}
+
+int loop_io_new(struct loop_io **ret, struct loop *l, int fd,
+                void (*fn)(struct loop_io *io, unsigned events, void *arg), void *arg)
+{
+    struct loop_io *io = xcalloc(1, sizeof(*io));
+    int rc = uv_poll_init(&l->uv, &io->poll, fd);
+
+    if (rc < 0) {
+        free(io);
+        return rc;
+    }
+    io->fn = fn;
+    io->arg = arg;
+    *ret = io;
+    return 0;
+}
+
+void loop_io_want(struct loop_io *io, unsigned events)
+{
+    int rc;
+
+    if (events == io->wanted)
+        return;
+    io->wanted = events;
+    if (!events) {
+        uv_poll_stop(&io->poll);
+        return;
+    }
+    rc = uv_poll_start(&io->poll,
+                       (events & LOOP_READ ? UV_READABLE : 0) |
+                           (events & LOOP_WRITE ? UV_WRITABLE : 0),
+                       on_poll);
+    assert(rc == 0);
+    (void)rc;
+}
+
+static void on_io_closed(uv_handle_t *handle)
+{
+    free(container_of((uv_poll_t *)handle, struct loop_io, poll));
+}
+
+void loop_io_free(struct loop_io *io)
+{
+    if (!io)
+        return;
+    uv_poll_stop(&io->poll);
+    uv_close((uv_handle_t *)&io->poll, on_io_closed);
+}
+
+// --- life ---
+
+int loop_new(struct loop **ret, const char *name)
+{
+    struct loop *l = xcalloc(1, sizeof(*l));
+    int rc = uv_loop_init(&l->uv);
+
+    if (rc < 0) {
+        free(l);
+        return rc;
+    }
+    rc = uv_async_init(&l->uv, &l->wake, on_wake);
+    if (rc < 0) {
+        uv_loop_close(&l->uv);
+        free(l);
+        return rc;
+    }
+    uv_timer_init(&l->uv, &l->timer);
+    strncpy(l->name, name, sizeof(l->name) - 1);
+    *ret = l;
+    return 0;
+}
+
+void loop_run(struct loop *l)
+{
+    self = l;
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    self = NULL;
+}
+
+void loop_quit(struct loop *l)
+{
+    atomic_store(&l->quit, true);
+    uv_async_send(&l->wake);
+}
+
+static void *thread_main(void *arg)
+{
+    struct loop *l = arg;
+
+    pthread_setname_np(pthread_self(), l->name);
+    loop_run(l);
+    return NULL;
+}
+
+int loop_start(struct loop **ret, const char *name)
+{
+    sigset_t all, before;
+    struct loop *l;
+    int rc = loop_new(&l, name);
+
+    if (rc < 0)
+        return rc;
+    // signals are the business of the program's main thread
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = -pthread_create(&l->thread, NULL, thread_main, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc < 0) {
+        loop_stop(l);
+        return rc;
+    }
+    l->has_thread = true;
+    *ret = l;
+    return 0;
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void loop_stop(struct loop *l)
+{
+    int rc;
+
+    if (!l)
+        return;
+    if (l->has_thread) {
+        assert(self != l);
+        loop_quit(l);
+        pthread_join(l->thread, NULL);
+    }
+    uv_walk(&l->uv, close_handle, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    rc = uv_loop_close(&l->uv);
+    assert(rc == 0);
+    (void)rc;
+    timer_heap_fini(&l->timers);
+    free(l);
+}
