@@ -5,6 +5,8 @@
 
 #include "base/base.h"
 
+#include <sys/types.h>
+
 #define HTTP_MAX_HEADERS 128
 #define HTTP_MAX_HEAD_BYTES (64 * 1024)
 
