@@ -1,0 +1,67 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the include rule: a directory under src/ includes only from itself and from those that its
+row in LAYERS names (docs/ARCHITECTURE.md has the picture). A row may name single headers."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SRC = ROOT / "src"
+
+# Bottom to top.
+LAYERS = {
+    "base": [],
+    "loop": ["base"],
+    "net": ["base", "loop"],
+    "s3": ["base", "loop", "net"],
+    "cache": ["base", "loop", "net", "s3"],
+    "prefetch": ["base"],
+    "fs": ["base", "loop", "net", "s3", "cache", "prefetch"],
+    "fuse": ["base", "loop", "fs/fs.h"],
+    "front/devfuse": ["base", "loop", "fuse", "fs/fs.h"],
+    "daemon": ["base", "loop", "net", "s3", "cache", "fs", "fuse", "front/devfuse"],
+    "cli": ["base", "loop", "net", "s3", "daemon", "fs/control.h"],
+    # a program of its own, beside the product: only what both sides of the wire share
+    "s3d": ["base", "loop", "net/http_head.h", "s3/sigv4.h"],
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def layer_of(path):
+    """The LAYERS row of a path relative to src/, longest match first; None if there is none."""
+    for name in sorted(LAYERS, key=len, reverse=True):
+        if path == name or path.startswith(name + "/"):
+            return name
+    return None
+
+
+def violations():
+    for file in sorted(SRC.rglob("*.[ch]")):
+        relative = file.relative_to(SRC).as_posix()
+        layer = layer_of(relative)
+        if layer is None:
+            yield f"src/{relative}: its directory has no row in LAYERS"
+            continue
+        for included in INCLUDE.findall(file.read_text(encoding="utf-8")):
+            target = layer_of(included)
+            if target is None:
+                yield f'src/{relative}: includes "{included}"; name it from src/ or include/'
+            elif target != layer and target not in LAYERS[layer] and included not in LAYERS[layer]:
+                yield f'src/{relative}: includes "{included}", but {layer}/ may not use {target}/'
+
+
+def main():
+    found = list(violations())
+    for line in found:
+        print(line)
+    if not list(SRC.rglob("*.c")):
+        print("no sources found")
+        return 1
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
