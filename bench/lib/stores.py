@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers of the benchmarks: the development server with synthetic buckets, Ceph's gateway."""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import boto3
+import botocore.config
+
+import mounts
+import s3d
+from measure import ROOT
+
+ACCESS, SECRET = "TESTACCESSKEY0000001", "TestSecretKey000000000000000000000000001"
+
+
+class Ceph(mounts.Store):
+    """A bucket on Ceph's gateway; requests are counted in the gateway's log."""
+
+    def __init__(self, url, bucket, directory):
+        super().__init__(url, bucket, ACCESS, SECRET)
+        self._log, self._seen = pathlib.Path(directory, "log", "client.rgw.log"), 0
+
+    def reset_counters(self):
+        self._seen = self._count()
+
+    def counters(self):
+        return {"requests_total": self._count() - self._seen}
+
+    def _count(self):
+        time.sleep(0.5)  # the gateway writes its log a little later
+        return self._log.read_bytes().count(b" beast: ")
+
+
+class Development(mounts.Store):
+    """A bucket on os2g-s3d, with the server's counters."""
+
+    def __init__(self, server, bucket):
+        super().__init__(server.url, bucket, ACCESS, SECRET)
+        self.server = server
+
+    def on(self, bucket):
+        return Development(self.server, bucket)
+
+    def reset_counters(self):
+        self.server.reset()
+
+    def counters(self):
+        return self.server.counters()
+
+
+@contextlib.contextmanager
+def development(buckets, *options):
+    """buckets: specifications for --synthetic; the first one's bucket is the store's."""
+    arguments = [a for b in buckets for a in ("--synthetic", b)]
+    server = s3d.S3d(*arguments, "--access-key", ACCESS, "--secret-key", SECRET, "--anonymous",
+                     *options)
+    try:
+        yield Development(server, buckets[0].partition(":")[0])
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def ceph(objects, bucket="bench"):
+    """Ceph's gateway with objects {key: size} in a bucket that anybody may read."""
+    script = ROOT / "scripts" / "ceph-rgw.sh"
+    with tempfile.TemporaryDirectory(prefix="os2g-ceph-") as top:
+        port = s3d.free_port()
+        env = dict(os.environ, S3_ACCESS_KEY=ACCESS, S3_SECRET_KEY=SECRET)
+        subprocess.run([script, "start", top, str(port)], check=True, env=env)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            client = boto3.client("s3", endpoint_url=url, aws_access_key_id=ACCESS,
+                                  aws_secret_access_key=SECRET, region_name="us-east-1",
+                                  config=botocore.config.Config(s3={"addressing_style": "path"}))
+            client.create_bucket(Bucket=bucket, ACL="public-read")
+            block = os.urandom(1 << 20)
+            for key, size in objects.items():
+                upload(client, bucket, key, size, block)
+            yield Ceph(url, bucket, top)
+        finally:
+            subprocess.run([script, "stop", top], check=True)
+
+
+def upload(client, bucket, key, size, block):
+    """size bytes of repeated block, in parts of 64 MiB when large, readable by anybody."""
+    part = 64 << 20
+    if size <= part:
+        body = (block * (size // len(block) + 1))[:size]
+        client.put_object(Bucket=bucket, Key=key, Body=body, ACL="public-read")
+        return
+    upload_id = client.create_multipart_upload(Bucket=bucket, Key=key,
+                                               ACL="public-read")["UploadId"]
+    parts = []
+    for number, offset in enumerate(range(0, size, part), 1):
+        n = min(part, size - offset)
+        answer = client.upload_part(Bucket=bucket, Key=key, PartNumber=number, UploadId=upload_id,
+                                    Body=(block * (n // len(block) + 1))[:n])
+        parts.append({"ETag": answer["ETag"], "PartNumber": number})
+    client.complete_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id,
+                                     MultipartUpload={"Parts": parts})
