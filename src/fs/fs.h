@@ -16,7 +16,8 @@
 struct fs;
 struct fs_request;
 
-#define FS_ROOT 1 // node id of the root, as FUSE has it
+#define FS_ROOT      1 // node id of the root, as FUSE has it
+#define FS_DATA_IOVS 128
 
 struct fs_attr {
     uint64_t node; // id; inode number shown to programs
@@ -45,12 +46,15 @@ struct fs_reply {
     void (*entry)(struct fs_request *req, const struct fs_entry *e);
     void (*attr)(struct fs_request *req, const struct fs_attr *a, uint64_t valid_ns);
     void (*opened)(struct fs_request *req, const struct fs_opened *o);
-    // The bytes are copied out before it returns; short only at the end of the file.
+    // The bytes are copied out before it returns; short only at the end of the file; at most
+    // FS_DATA_IOVS pieces. For read only.
     void (*data)(struct fs_request *req, const struct iovec *iov, int n);
     void (*statfs)(struct fs_request *req, uint64_t files);
     void (*ioctl)(struct fs_request *req, int result, const void *out, size_t len);
     // Not an end: adds one name to a readdir's answer; false when there is no room (not added).
-    // e: with its attributes (READDIRPLUS), or only e->attr.node and mode used.
+    // e: with its attributes (READDIRPLUS), or only e->attr.node and mode used. With attributes,
+    // each name added carries a reference to its node, as a lookup's answer does; "." and ".."
+    // and a node of 0 carry none.
     // cookie: what the next readdir passes as offset to go on behind this name.
     bool (*dirent)(struct fs_request *req, const char *name, size_t len, uint64_t cookie,
                    const struct fs_entry *e);
@@ -66,17 +70,24 @@ struct fs_request {
     uint32_t uid, gid, pid;
     // Answered again after a crash of the worker: it may have been carried out already.
     bool replayed;
-    // For fs/: set while the request can be interrupted. Called on the namespace loop.
+    // For fs/: set while the request can be interrupted. Called on the namespace loop, and, for a
+    // request that a data loop may answer, possibly while it is being answered there: it goes by
+    // unique, not by memory that the answer has freed.
     void (*cancel)(struct fs_request *req, void *arg);
     void *cancel_arg;
 };
 
+// Nodes and handles are whatever the host sent: one that fs/ does not know is answered with an
+// error (ESTALE, EBADF). Names are 1 to 255 bytes without '/' or zero bytes, never "." or "..";
+// open never comes with a wish to write. in and name stay valid until the answer.
 struct fs_ops {
     void (*lookup)(struct fs *fs, struct fs_request *req, uint64_t parent, const char *name,
                    size_t len);
     void (*forget)(struct fs *fs, uint64_t node, uint64_t n); // no answer
-    // The wire's answer that carried n references to node never reached the host.
+    // The wire's answer that carried n references to node, or that opened handle (a file or a
+    // directory), never reached the host. On the namespace loop, from within that answer's call.
     void (*unlookup)(struct fs *fs, uint64_t node, uint64_t n);
+    void (*unopen)(struct fs *fs, uint64_t handle);
     void (*getattr)(struct fs *fs, struct fs_request *req, uint64_t node);
     void (*access)(struct fs *fs, struct fs_request *req, uint64_t node, int mask);
     void (*open)(struct fs *fs, struct fs_request *req, uint64_t node, int flags);
@@ -104,12 +115,12 @@ struct cache;
 struct fs_options {
     const char *prefix; // "" or "a/b/"
     uint32_t uid, gid;
-    uint32_t file_mode, dir_mode;       // permissions
-    uint64_t metadata_ttl_ns;           // 0: close-to-open; UINT64_MAX: for ever
+    uint32_t file_mode, dir_mode; // permissions
+    uint64_t metadata_ttl_ns;     // 0: close-to-open; UINT64_MAX: for ever
     uint64_t negative_ttl_ns;
     bool direct_io;
-    uint64_t readahead_max;             // largest stream window; 0: 64 MiB
-    uint64_t metadata_memory;           // for directory snapshots; 0: 256 MiB
+    uint64_t readahead_max;   // largest stream window; 0: 64 MiB
+    uint64_t metadata_memory; // for directory snapshots; 0: 256 MiB
     // State that outlives a crash of the worker: memfds given by the supervisor (any size, grown
     // with ftruncate; empty at first), or -1 for memory of our own.
     int nodes_fd, handles_fd;

@@ -17,48 +17,59 @@ struct fuse_wire {
     // any loop; the iovecs are the caller's again when it returns. 0, or -ENOENT when the host no
     // longer waits for it (interrupted), or another -errno.
     int (*send)(struct fuse_request *r, const struct iovec *iov, int n);
-    // r has ended (after send, or without one for FORGET); its bytes are not needed any more. Any loop.
+    // r has ended (after send, or without one for FORGET); its bytes are not needed any more. Any
+    // loop.
     void (*finished)(struct fuse_request *r);
+    // The request in progress with this number, or NULL. On the namespace loop. NULL for a wire
+    // on which nothing can be interrupted.
+    struct fuse_request *(*find)(void *arg, uint64_t unique);
 };
 
 struct fuse_session_config {
     const struct fuse_wire *wire;
+    void *wire_arg;
+    const struct fs_ops *ops;
     struct fs *fs;
-    uint32_t max_read; // largest READ, and with it max_pages: 1 MiB
+    uint32_t max_read; // largest READ, and with it max_pages; a multiple of 4 KiB
     uint32_t max_readahead;
-    uint16_t max_background, congestion_threshold;
-    bool writable_ok; // always false today
+    uint16_t max_background;
+    bool deny_others; // all but root and owner_uid get EACCES (the mount option allow_root)
+    uint32_t owner_uid;
 };
 
 // What INIT agreed on; kept by the wire across a crash of the worker (there is no second INIT).
 struct fuse_negotiated {
     uint32_t minor; // 0: no INIT yet
-    uint32_t flags, max_readahead, max_write;
+    uint32_t max_readahead;
+    uint32_t max_write;
+    uint32_t max_read;
+    uint64_t flags; // flags2 in the upper half
 };
+_Static_assert(sizeof(struct fuse_negotiated) == 24, "kept in memory that outlives a worker");
 
-int fuse_session_new(struct fuse_session **ret, const struct fuse_session_config *c,
-                     const struct fuse_negotiated *resumed); // NULL or all zero: wait for INIT
+// Any thread. resumed: NULL or all zero: wait for INIT.
+struct fuse_session *fuse_session_new(const struct fuse_session_config *c,
+                                      const struct fuse_negotiated *resumed);
+// On the namespace loop, once every request has been answered. NULL is allowed.
 void fuse_session_free(struct fuse_session *s);
+// Settled before the answer to INIT is sent.
 const struct fuse_negotiated *fuse_session_negotiated(const struct fuse_session *s);
-bool fuse_session_destroyed(const struct fuse_session *s); // DESTROY has come
+bool fuse_session_destroyed(const struct fuse_session *s); // DESTROY has come, and no INIT since
 
-// Embedded in the wire's slot.
+// Embedded in the wire's slot; filled by fuse_session_dispatch.
 struct fuse_request {
     struct fs_request fs; // first
     struct fuse_session *session;
-    const void *in; // the whole message, private to the device side (not shared with the host)
-    size_t in_len;
-    struct list link; // of the session's requests in progress, on the namespace loop
-    // for encoding
-    uint32_t opcode;
-    uint32_t max_out;
     uint64_t nodeid;
-    void *scratch;
-    size_t scratch_len;
+    uint32_t opcode;
+    uint32_t max_out; // room for the answer behind its header, as the request says
+    char *dirents;    // readdir: max_out bytes
+    uint32_t dirents_len;
 };
 
-// On the namespace loop. bytes [in, in+len) stay valid and unchanged until wire->finished.
-// A message that is no FUSE request at all: -EBADMSG, and nothing else happens (a wire ends the
-// session, or logs). replayed: after a crash.
+// On the namespace loop. [in, in+len): the whole message, aligned to 8 bytes, private to the
+// device side (not shared with the host), unchanged until wire->finished. 0: r will be finished,
+// or is already. A message that is no FUSE request at all: -EBADMSG, and nothing else happens (a
+// wire ends the session, or logs). replayed: a worker before this one may have carried it out.
 int fuse_session_dispatch(struct fuse_session *s, struct fuse_request *r, const void *in,
                           size_t len, bool replayed);
