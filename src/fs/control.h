@@ -19,7 +19,6 @@ enum os2g_plan_op {
     OS2G_PLAN_ADD = 2,   // paths relative to the mount's root, each ended by a zero byte
     OS2G_PLAN_COMMIT = 3,
     OS2G_PLAN_STATUS = 4, // fills the answer only
-    OS2G_WARM = 5,        // fetch these paths into the cache once, as far as memory goes, as a plan that needs no reader
 };
 
 struct os2g_plan_request {
