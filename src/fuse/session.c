@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+#include "fuse/internal.h"
+
+#include <stdlib.h>
+
+struct fuse_session *fuse_session_new(const struct fuse_session_config *c,
+                                      const struct fuse_negotiated *resumed)
+{
+    struct fuse_session *s = xcalloc(1, sizeof(*s));
+
+    assert(c->max_read >= 4096 && c->max_read % 4096 == 0);
+    s->config = *c;
+    if (resumed)
+        s->negotiated = *resumed;
+    return s;
+}
+
+void fuse_session_free(struct fuse_session *s)
+{
+    free(s);
+}
+
+const struct fuse_negotiated *fuse_session_negotiated(const struct fuse_session *s)
+{
+    return &s->negotiated;
+}
+
+bool fuse_session_destroyed(const struct fuse_session *s)
+{
+    return s->destroyed;
+}
+
+static bool denied(const struct fuse_session *s, const struct fuse_op *op, uint32_t uid)
+{
+    return s->config.deny_others && !op->any_user && uid != 0 && uid != s->config.owner_uid;
+}
+
+static void refuse(struct fuse_request *r, int error)
+{
+    if (r->opcode == FUSE_FORGET || r->opcode == FUSE_BATCH_FORGET ||
+        r->opcode == FUSE_NOTIFY_REPLY)
+        fuse_reply_end(r); // these are never answered
+    else
+        fuse_reply_error(r, error);
+}
+
+int fuse_session_dispatch(struct fuse_session *s, struct fuse_request *r, const void *in,
+                          size_t len, bool replayed)
+{
+    const struct fuse_in_header *h = in;
+    const struct fuse_op *op;
+
+    if (len < sizeof(*h) || h->len != len)
+        return -EBADMSG;
+    *r = (struct fuse_request){
+        .fs = {.reply = &fuse_fs_reply,
+               .unique = h->unique,
+               .uid = h->uid,
+               .gid = h->gid,
+               .pid = h->pid,
+               .replayed = replayed},
+        .session = s,
+        .nodeid = h->nodeid,
+        .opcode = h->opcode,
+    };
+    len -= sizeof(*h);
+    op = fuse_op_find(h->opcode);
+    log_debug("fuse", "request %llu: opcode %u, node %llu", (unsigned long long)h->unique,
+              h->opcode, (unsigned long long)h->nodeid);
+
+    if (!op->run)
+        refuse(r, op->error);
+    else if (len < op->arg_size)
+        refuse(r, -EINVAL);
+    else if (!s->negotiated.minor && h->opcode != FUSE_INIT)
+        refuse(r, -EIO);
+    else if (denied(s, op, h->uid))
+        refuse(r, -EACCES);
+    else
+        op->run(r, h + 1, len);
+    return 0;
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memfs.h"
+
+#include "base/clock.h"
+#include "base/rand.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <string.h>
+#include <sys/ioctl.h>
+
+#define NODE_BIG   2
+#define NODE_STUCK 3
+#define NODE_DIR   4
+#define NODE_FILE0 16
+
+// The bytes of every file repeat after this many. Not a power of two, so that no mistaken offset
+// shows the right bytes.
+#define PERIOD   ((size_t)257 * 4096)
+#define MAX_READ MIB
+#define PIECE    (64 * KIB) // as the pages of the cache are
+
+struct fs {
+    struct memfs_options options;
+    _Atomic uint64_t reads;
+};
+
+// One period and, so that each read is contiguous, the largest read behind it.
+static unsigned char *bytes;
+
+static void make_bytes(void)
+{
+    struct rand r;
+
+    if (bytes)
+        return;
+    bytes = aligned_alloc(4096, PERIOD + MAX_READ);
+    assert(bytes);
+    rand_seed(&r, 7);
+    for (size_t i = 0; i < PERIOD; i += 8) {
+        uint64_t v = rand_u64(&r);
+
+        memcpy(bytes + i, &v, 8);
+    }
+    memcpy(bytes + PERIOD, bytes, MAX_READ);
+}
+
+unsigned char memfs_byte(uint64_t offset)
+{
+    make_bytes();
+    return bytes[offset % PERIOD];
+}
+
+struct fs *memfs_new(const struct memfs_options *o)
+{
+    struct fs *fs = xcalloc(1, sizeof(*fs));
+
+    make_bytes();
+    fs->options = *o;
+    return fs;
+}
+
+void memfs_free(struct fs *fs)
+{
+    free(fs);
+}
+
+uint64_t memfs_reads(const struct fs *fs)
+{
+    return atomic_load(&fs->reads);
+}
+
+static bool attr_of(const struct fs *fs, uint64_t node, struct fs_attr *a)
+{
+    bool dir = node == FS_ROOT || node == NODE_DIR;
+
+    *a = (struct fs_attr){
+        .node = node,
+        .mtime_s = 1000000000,
+        .mode = dir ? S_IFDIR | 0755 : S_IFREG | 0644,
+        .nlink = dir ? 2 : 1,
+    };
+    if (node == NODE_BIG || node == NODE_STUCK)
+        a->size = fs->options.big_size;
+    else if (node >= NODE_FILE0 && node < NODE_FILE0 + fs->options.files)
+        a->size = fs->options.file_size;
+    else
+        return dir;
+    return true;
+}
+
+static struct fs_entry entry_of(const struct fs *fs, uint64_t node)
+{
+    struct fs_entry e = {.entry_valid_ns = 60 * NS_PER_S, .attr_valid_ns = 60 * NS_PER_S};
+
+    if (node)
+        attr_of(fs, node, &e.attr);
+    return e;
+}
+
+static uint64_t node_named(const struct fs *fs, uint64_t parent, const char *name)
+{
+    unsigned i;
+
+    if (parent == FS_ROOT && !strcmp(name, "big"))
+        return NODE_BIG;
+    if (parent == FS_ROOT && !strcmp(name, "stuck"))
+        return NODE_STUCK;
+    if (parent == FS_ROOT && !strcmp(name, "dir"))
+        return NODE_DIR;
+    if (parent == NODE_DIR && sscanf(name, "f%u", &i) == 1 && i < fs->options.files)
+        return NODE_FILE0 + i;
+    return 0;
+}
+
+static void lookup(struct fs *fs, struct fs_request *req, uint64_t parent, const char *name,
+                   size_t len)
+{
+    struct fs_entry e = entry_of(fs, node_named(fs, parent, name));
+
+    req->reply->entry(req, &e);
+}
+
+static void forget(struct fs *fs, uint64_t node, uint64_t n) {}
+static void unopen(struct fs *fs, uint64_t handle) {}
+
+static void getattr(struct fs *fs, struct fs_request *req, uint64_t node)
+{
+    struct fs_attr a;
+
+    if (attr_of(fs, node, &a))
+        req->reply->attr(req, &a, 60 * NS_PER_S);
+    else
+        req->reply->error(req, -ESTALE);
+}
+
+static void access_(struct fs *fs, struct fs_request *req, uint64_t node, int mask)
+{
+    req->reply->error(req, mask & 2 ? -EROFS : 0);
+}
+
+// A handle is its node's number.
+static void open_(struct fs *fs, struct fs_request *req, uint64_t node, int flags)
+{
+    struct fs_opened o = {
+        .handle = node, .direct_io = fs->options.direct_io, .keep_cache = true, .cache_dir = false};
+
+    req->reply->opened(req, &o);
+}
+
+static void answer_read(struct fs_request *req, uint64_t size_of_file, uint64_t offset,
+                        uint32_t size)
+{
+    const unsigned char *from = bytes + offset % PERIOD;
+    size_t n = offset >= size_of_file ? 0 : MIN(size, size_of_file - offset);
+    struct iovec iov[MAX_READ / PIECE];
+    int pieces = 0;
+
+    for (size_t at = 0; at < n; at += PIECE)
+        iov[pieces++] = (struct iovec){(void *)(from + at), MIN(PIECE, n - at)};
+    req->reply->data(req, iov, pieces);
+}
+
+struct read {
+    struct loop_msg msg;
+    struct fs_request *req;
+    uint64_t size_of_file, offset;
+    uint32_t size;
+};
+
+static void on_data_loop(struct loop_msg *msg)
+{
+    struct read *r = container_of(msg, struct read, msg);
+
+    answer_read(r->req, r->size_of_file, r->offset, r->size);
+    free(r);
+}
+
+static void interrupted(struct fs_request *req, void *arg)
+{
+    req->cancel = NULL;
+    req->reply->error(req, -EINTR);
+}
+
+static void read_(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t offset,
+                  uint32_t size)
+{
+    struct fs_attr a;
+    struct read *r;
+
+    atomic_fetch_add(&fs->reads, 1);
+    if (fs->options.hold_reads)
+        return;
+    if (handle == NODE_STUCK) {
+        req->cancel = interrupted;
+        return;
+    }
+    if (!attr_of(fs, handle, &a)) {
+        req->reply->error(req, -EBADF);
+        return;
+    }
+    if (!fs->options.data_loop) {
+        answer_read(req, a.size, offset, size);
+        return;
+    }
+    r = xmalloc(sizeof(*r));
+    *r = (struct read){.req = req, .size_of_file = a.size, .offset = offset, .size = size};
+    loop_post(fs->options.data_loop, &r->msg, on_data_loop);
+}
+
+static void release(struct fs *fs, struct fs_request *req, uint64_t handle)
+{
+    req->reply->error(req, 0);
+}
+
+static void opendir_(struct fs *fs, struct fs_request *req, uint64_t node)
+{
+    struct fs_opened o = {.handle = node};
+
+    req->reply->opened(req, &o);
+}
+
+// The name at place i of a directory; its node, or 0 behind the last.
+static uint64_t child(const struct fs *fs, uint64_t dir, uint64_t i, char name[static 32])
+{
+    static const char *const root[] = {"big", "stuck", "dir"};
+    static const uint64_t root_nodes[] = {NODE_BIG, NODE_STUCK, NODE_DIR};
+
+    if (dir == FS_ROOT && i < ARRAY_LEN(root)) {
+        snprintf(name, 32, "%s", root[i]);
+        return root_nodes[i];
+    }
+    if (dir == NODE_DIR && i < fs->options.files) {
+        snprintf(name, 32, "f%u", (unsigned)i);
+        return NODE_FILE0 + i;
+    }
+    return 0;
+}
+
+static void readdir_(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t offset,
+                     bool plus)
+{
+    char name[32];
+    uint64_t node;
+
+    for (uint64_t i = offset; (node = child(fs, handle, i, name)); i++) {
+        struct fs_entry e = entry_of(fs, node);
+
+        if (!req->reply->dirent(req, name, strlen(name), i + 1, &e))
+            break;
+    }
+    req->reply->dirents_end(req);
+}
+
+static void statfs_(struct fs *fs, struct fs_request *req)
+{
+    req->reply->statfs(req, fs->options.files + 2);
+}
+
+static void getxattr(struct fs *fs, struct fs_request *req, uint64_t node, const char *name)
+{
+    if (!strcmp(name, "user.test"))
+        req->reply->xattr(req, "value", 5);
+    else
+        req->reply->error(req, -ENODATA);
+}
+
+static void listxattr(struct fs *fs, struct fs_request *req, uint64_t node)
+{
+    req->reply->xattr(req, "user.test", 10);
+}
+
+// Answers with what it was given.
+static void ioctl_(struct fs *fs, struct fs_request *req, uint64_t node, uint64_t handle,
+                   uint32_t cmd, const void *in, size_t in_len, size_t out_size)
+{
+    if (_IOC_TYPE(cmd) != 'o')
+        req->reply->error(req, -ENOTTY);
+    else
+        req->reply->ioctl(req, 42, in, MIN(in_len, out_size));
+}
+
+const struct fs_ops memfs_ops = {
+    .lookup = lookup,
+    .forget = forget,
+    .unlookup = forget,
+    .unopen = unopen,
+    .getattr = getattr,
+    .access = access_,
+    .open = open_,
+    .read = read_,
+    .release = release,
+    .opendir = opendir_,
+    .readdir = readdir_,
+    .releasedir = release,
+    .statfs = statfs_,
+    .getxattr = getxattr,
+    .listxattr = listxattr,
+    .ioctl = ioctl_,
+};
