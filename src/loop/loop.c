@@ -174,13 +174,17 @@ struct loop_io {
     unsigned wanted;
 };
 
+static void poll_start(struct loop_io *io);
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct loop_io *io = container_of(poll, struct loop_io, poll);
     unsigned ready = 0;
 
     if (status < 0) {
+        // libuv stops watching at an error, but bytes may still be there to be read first
         ready = io->wanted;
+        poll_start(io);
     } else {
         if (events & UV_READABLE)
             ready |= LOOP_READ;
@@ -207,23 +211,25 @@ int loop_io_new(struct loop_io **ret, struct loop *l, int fd,
     return 0;
 }
 
+static void poll_start(struct loop_io *io)
+{
+    int events =
+        (io->wanted & LOOP_READ ? UV_READABLE : 0) | (io->wanted & LOOP_WRITE ? UV_WRITABLE : 0);
+    int rc = uv_poll_start(&io->poll, events, on_poll);
+
+    assert(rc == 0);
+    (void)rc;
+}
+
 void loop_io_want(struct loop_io *io, unsigned events)
 {
-    int rc;
-
     if (events == io->wanted)
         return;
     io->wanted = events;
-    if (!events) {
+    if (events)
+        poll_start(io);
+    else
         uv_poll_stop(&io->poll);
-        return;
-    }
-    rc = uv_poll_start(&io->poll,
-                       (events & LOOP_READ ? UV_READABLE : 0) |
-                           (events & LOOP_WRITE ? UV_WRITABLE : 0),
-                       on_poll);
-    assert(rc == 0);
-    (void)rc;
 }
 
 static void on_io_closed(uv_handle_t *handle)
@@ -324,6 +330,10 @@ void loop_stop(struct loop *l)
         loop_quit(l);
         pthread_join(l->thread, NULL);
     }
+    // closing things may have posted since
+    self = l;
+    run_messages(l);
+    self = NULL;
     uv_walk(&l->uv, close_handle, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
     rc = uv_loop_close(&l->uv);
