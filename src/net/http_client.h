@@ -3,7 +3,8 @@
 // TLS); the framing is ours, so that a body's bytes go from the socket (or TLS) straight to where
 // the caller wants them. Uses loop/ and base/.
 //
-// One client per loop; all functions and call-backs are on that loop's thread.
+// One client per loop; all functions and call-backs are on that loop's thread. A program whose
+// main thread is the loop ignores SIGPIPE (the threads of loop_start have it blocked).
 #pragma once
 
 #include "base/counter.h"
@@ -30,7 +31,7 @@ struct http_client_stats {
     struct histogram connect_time;
 };
 
-// Strings of config are copied. 0 or -errno.
+// Strings of config are copied. 0; -EINVAL when ca_file holds no certificate; -errno.
 int http_client_new(struct http_client **ret, struct loop *l, const struct http_client_config *c);
 // Every exchange must have ended. NULL is allowed.
 void http_client_free(struct http_client *c);
@@ -84,6 +85,7 @@ struct http_exchange {
 
     // --- private ---
     struct list link;
+    struct http_client *client;
     struct http_conn *conn;
     struct loop_msg msg;
     int state, error;

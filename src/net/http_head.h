@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#define HTTP_MAX_HEADERS 128
+#define HTTP_MAX_HEADERS    128
 #define HTTP_MAX_HEAD_BYTES (64 * 1024)
 
 // Name and value point into the bytes that were parsed; both end with a zero byte (the parser
