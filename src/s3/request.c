@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "s3/request.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DENIED_LOG_EVERY_NS (60 * NS_PER_S)
+#define PLAIN_SKEW_S        300 // stores refuse requests that are 15 minutes off
+
+// What is kept of an answer that was not good.
+struct s3_refusal {
+    int64_t date_s; // 0: not given
+    char region[64];
+    char location[2048];
+    size_t len;
+    char body[S3_XML_MAX_ERROR];
+};
+
+int s3_request_fail(struct s3_request *r, enum s3_class class, int error, const char *fmt, ...)
+{
+    va_list args;
+    char text[S3_ERROR_TEXT];
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    free(r->why);
+    r->why = xstrdup(text);
+    r->failed = true;
+    r->outcome = (struct s3_outcome){class, error};
+    return -ECANCELED;
+}
+
+// --- sending ---
+
+static void build_path(struct s3_request *r, const struct s3_target *t)
+{
+    struct buf *path = &r->client->path;
+
+    buf_reset(path);
+    buf_add_str(path, t->endpoint.base_path);
+    if (r->key) {
+        buf_add(path, "/", 1);
+        text_percent_encode(path, r->key, r->key_len, true);
+    } else if (path->len == 0) {
+        buf_add(path, "/", 1);
+    }
+}
+
+static void add_line(struct buf *b, const char *name, const char *value)
+{
+    buf_add_str(b, name);
+    buf_add(b, ": ", 2);
+    buf_add_str(b, value);
+    buf_add(b, "\r\n", 2);
+}
+
+// The headers that are signed, in the order of their names; at most 5.
+static size_t signed_headers(struct s3_request *r, struct sigv4_header *h)
+{
+    const struct credentials *cr = r->sent_by;
+    size_t n = 0;
+
+    h[n++] = (struct sigv4_header){"host", r->sent_to->endpoint.host_header};
+    if (cr) {
+        h[n++] = (struct sigv4_header){"x-amz-content-sha256", SIGV4_EMPTY_SHA256};
+        h[n++] = (struct sigv4_header){"x-amz-date", r->client->amz_date};
+    }
+    if (s3_bucket_settings(r->client->bucket)->requester_pays)
+        h[n++] = (struct sigv4_header){"x-amz-request-payer", "requester"};
+    if (cr && cr->session_token)
+        h[n++] = (struct sigv4_header){"x-amz-security-token", cr->session_token};
+    return n;
+}
+
+static void add_range(struct s3_request *r, struct buf *b)
+{
+    char value[64];
+
+    if (r->last == UINT64_MAX)
+        snprintf(value, sizeof(value), "bytes=%llu-", (unsigned long long)r->first);
+    else
+        snprintf(value, sizeof(value), "bytes=%llu-%llu", (unsigned long long)r->first,
+                 (unsigned long long)r->last);
+    add_line(b, "Range", value);
+}
+
+static void add_if_match(struct s3_request *r, struct buf *b)
+{
+    const char *quote = *r->if_match == '"' || text_starts_with(r->if_match, "W/") ? "" : "\"";
+
+    buf_add_str(b, "If-Match: ");
+    buf_add_str(b, quote);
+    buf_add_str(b, r->if_match);
+    buf_add_str(b, quote);
+    buf_add(b, "\r\n", 2);
+}
+
+// No Content-Length: a GET has no body, and proxies drop a signed length of 0.
+static void build_head(struct s3_request *r)
+{
+    struct s3_client *c = r->client;
+    struct sigv4_header headers[5];
+    const struct sigv4_key *key = NULL;
+    struct buf *b = &r->head;
+    size_t n;
+
+    if (r->sent_by)
+        key = s3_client_signing_key(c, r->sent_by, r->sent_to->region);
+    n = signed_headers(r, headers);
+    build_path(r, r->sent_to);
+
+    buf_reset(b);
+    buf_reserve(b, 1024);
+    buf_add_str(b, r->method);
+    buf_add(b, " ", 1);
+    buf_add(b, c->path.data, c->path.len);
+    if (*r->query) {
+        buf_add(b, "?", 1);
+        buf_add_str(b, r->query);
+    }
+    buf_add_str(b, " HTTP/1.1\r\n");
+    for (size_t i = 0; i < n; i++)
+        add_line(b, headers[i].name, headers[i].value);
+    if (r->ranged)
+        add_range(r, b);
+    if (r->if_match && *r->if_match)
+        add_if_match(r, b);
+    if (key) {
+        struct sigv4_request to_sign = {
+            .method = r->method,
+            .path = c->path.data,
+            .query = r->query,
+            .headers = headers,
+            .n_headers = n,
+            .payload_hash = SIGV4_EMPTY_SHA256,
+            .amz_date = c->amz_date,
+        };
+
+        buf_reset(&c->authorization);
+        sigv4_authorization(key, r->sent_by->access_key, &to_sign, &c->authorization);
+        add_line(b, "Authorization", c->authorization.data);
+    }
+    buf_add_str(b, "User-Agent: os2g/" OS2G_VERSION "\r\n\r\n");
+}
+
+static int on_head(struct http_exchange *x, const struct http_head *head);
+static int on_room(struct http_exchange *x, struct iovec *iov, int max);
+static int on_body(struct http_exchange *x, size_t n);
+static void on_done(struct http_exchange *x, int error);
+
+// Has its turn; cr is the request's reference now.
+static void send_signed(struct s3_request *r, struct credentials *cr)
+{
+    struct s3_client *c = r->client;
+
+    if (cr->anonymous) {
+        credentials_unref(cr);
+        cr = NULL;
+    }
+    r->sent_by = cr;
+    r->sent_to = s3_target_ref(r->target ? r->target : s3_client_target(c));
+    build_head(r);
+    r->iov = (struct iovec){r->head.data, r->head.len};
+    r->x = (struct http_exchange){
+        .tls = r->sent_to->endpoint.tls,
+        .host = r->sent_to->endpoint.host,
+        .port = r->sent_to->endpoint.port,
+        .request = &r->iov,
+        .request_iovs = 1,
+        .head_only = r->kind == S3_HEAD && r->method[0] == 'H',
+        .resend_when_stale = true,
+        .priority = r->priority,
+        .first_byte_timeout_ns = r->patience_ns,
+        .on_head = on_head,
+        .on_room = on_room,
+        .on_body = on_body,
+        .on_done = on_done,
+    };
+    r->state = S3_REQUEST_SENT;
+    r->sent_ns = clock_monotonic_ns();
+    counter_add(&c->stats.requests[r->kind], 1);
+    http_exchange_start(c->http, &r->x);
+}
+
+void s3_request_admitted(struct s3_request *r)
+{
+    struct credentials *cr = credentials_provider_peek(s3_bucket_credentials(r->client->bucket));
+
+    if (cr) {
+        send_signed(r, cr);
+        return;
+    }
+    // nobody's turn is kept for one who cannot use it
+    r->state = S3_REQUEST_UNSIGNED;
+    s3_client_leave(r->client, LOAD_SAYS_NOTHING, 0);
+    s3_client_wait_for_credentials(r->client, r);
+}
+
+void s3_request_signable(struct s3_request *r)
+{
+    r->state = S3_REQUEST_QUEUED;
+    if (s3_client_admit(r->client, r))
+        s3_request_admitted(r);
+}
+
+static void begin(struct s3_request *r)
+{
+    assert(r->state == S3_REQUEST_IDLE);
+    free(r->why);
+    r->why = NULL;
+    r->failed = r->cancelled = false;
+    r->status = 0;
+    r->sent_ns = 0;
+    list_init(&r->link);
+}
+
+void s3_request_start(struct s3_request *r)
+{
+    begin(r);
+    s3_request_signable(r);
+}
+
+bool s3_request_start_now(struct s3_request *r)
+{
+    struct credentials *cr;
+
+    begin(r);
+    if (!s3_client_admit_now(r->client))
+        return false;
+    cr = credentials_provider_peek(s3_bucket_credentials(r->client->bucket));
+    if (!cr) {
+        s3_client_leave(r->client, LOAD_SAYS_NOTHING, 0);
+        return false;
+    }
+    send_signed(r, cr);
+    return true;
+}
+
+bool s3_request_cancel(struct s3_request *r)
+{
+    switch (r->state) {
+    case S3_REQUEST_IDLE:
+        break;
+    case S3_REQUEST_QUEUED:
+    case S3_REQUEST_UNSIGNED:
+        list_remove(&r->link);
+        r->state = S3_REQUEST_IDLE;
+        break;
+    case S3_REQUEST_SENT:
+        r->cancelled = true;
+        http_exchange_cancel(&r->x);
+        return false;
+    }
+    return true;
+}
+
+void s3_request_raise(struct s3_request *r)
+{
+    if (r->priority == HTTP_DEMAND)
+        return;
+    r->priority = HTTP_DEMAND;
+    if (r->state != S3_REQUEST_QUEUED)
+        return;
+    list_remove(&r->link);
+    s3_request_signable(r);
+}
+
+void s3_request_fini(struct s3_request *r)
+{
+    assert(r->state == S3_REQUEST_IDLE);
+    buf_free(&r->head);
+    free(r->why);
+    s3_target_unref(r->redirect);
+}
+
+// --- the answer ---
+
+static void keep_refusal(struct s3_request *r, const struct http_head *head)
+{
+    const char *region = http_head_find(head, "x-amz-bucket-region");
+    const char *location = http_head_find(head, "location");
+    const char *date = http_head_find(head, "date");
+    struct s3_refusal *f = xmalloc(sizeof(*f));
+
+    f->len = 0;
+    f->date_s = 0;
+    if (date && clock_parse_http_date(date, &f->date_s) < 0)
+        f->date_s = 0;
+    snprintf(f->region, sizeof(f->region), "%s", region ? region : "");
+    snprintf(f->location, sizeof(f->location), "%s",
+             location && head->status < 400 && strlen(location) < sizeof(f->location) ? location
+                                                                                      : "");
+    r->refusal = f;
+    r->status = head->status;
+}
+
+static int on_head(struct http_exchange *x, const struct http_head *head)
+{
+    struct s3_request *r = container_of(x, struct s3_request, x);
+
+    if (head->status == 200 || head->status == 206)
+        return r->ops->on_head(r, head);
+    keep_refusal(r, head);
+    return 0;
+}
+
+static int on_room(struct http_exchange *x, struct iovec *iov, int max)
+{
+    struct s3_request *r = container_of(x, struct s3_request, x);
+    struct s3_refusal *f = r->refusal;
+
+    if (!f)
+        return r->ops->on_room(r, iov, max);
+    // whatever this is, it is no error document; the status has to do
+    if (f->len == sizeof(f->body))
+        return -EFBIG;
+    iov[0] = (struct iovec){f->body + f->len, sizeof(f->body) - f->len};
+    return 1;
+}
+
+static int on_body(struct http_exchange *x, size_t n)
+{
+    struct s3_request *r = container_of(x, struct s3_request, x);
+
+    if (!r->refusal)
+        return r->ops->on_body(r, n);
+    r->refusal->len += n;
+    return 0;
+}
+
+// --- what it means ---
+
+static bool same_server(const struct s3_endpoint *a, const struct s3_endpoint *b)
+{
+    return a->tls == b->tls && !strcmp(a->host_header, b->host_header) &&
+           !strcmp(a->base_path, b->base_path);
+}
+
+static bool learn_place(struct s3_request *r, const struct s3_xml_error *doc)
+{
+    const struct s3_refusal *f = r->refusal;
+    struct s3_bucket *b = r->client->bucket;
+    const char *region = *f->region ? f->region : doc->region;
+    struct s3_target *t = NULL;
+
+    if (s3_bucket_learn_region(b, r->sent_to, region))
+        return true;
+    if (*f->location) {
+        build_path(r, r->sent_to);
+        t = s3_target_from_location(r->sent_to, f->location,
+                                    r->client->path.data + strlen(r->sent_to->endpoint.base_path));
+    } else if (*doc->endpoint) {
+        t = s3_target_from_endpoint(r->sent_to, doc->endpoint, s3_bucket_settings(b)->bucket);
+    }
+    if (!t || same_server(&t->endpoint, &r->sent_to->endpoint)) {
+        s3_target_unref(t);
+        return false;
+    }
+    // a temporary redirect is for this object, this time (RFC 9110 §15.4)
+    if (r->status == 301 || r->status == 308)
+        s3_bucket_learn_target(b, t);
+    s3_target_unref(r->redirect);
+    r->redirect = t;
+    return true;
+}
+
+static bool learn_time(struct s3_request *r, const struct s3_xml_error *doc)
+{
+    int64_t now = doc->server_time_s ? doc->server_time_s : r->refusal->date_s;
+
+    return now && s3_bucket_learn_time(r->client->bucket, now);
+}
+
+static bool learn(struct s3_request *r, enum s3_class class, const struct s3_xml_error *doc)
+{
+    struct s3_client *c = r->client;
+
+    switch (class) {
+    case S3_PLACE:
+        if (!learn_place(r, doc))
+            return false;
+        counter_add(&c->stats.redirects, 1);
+        return true;
+    case S3_CLOCK:
+        return learn_time(r, doc);
+    case S3_CREDENTIALS:
+        if (!r->sent_by)
+            return false;
+        credentials_provider_refused(s3_bucket_credentials(c->bucket), r->sent_by);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void log_denied(struct s3_request *r)
+{
+    uint64_t now = clock_monotonic_ns();
+    struct s3_client *c = r->client;
+
+    if (c->denied_logged_ns && now - c->denied_logged_ns < DENIED_LOG_EVERY_NS)
+        return;
+    c->denied_logged_ns = now;
+    if (r->sent_by)
+        log_warning("s3", "bucket %s: the store refused access key %s (%s): %s",
+                    s3_bucket_settings(c->bucket)->bucket, r->sent_by->access_key,
+                    r->sent_by->source, r->why);
+    else
+        log_warning("s3", "bucket %s: the store refused an unsigned request: %s",
+                    s3_bucket_settings(c->bucket)->bucket, r->why);
+}
+
+static struct s3_outcome read_refusal(struct s3_request *r)
+{
+    const struct s3_refusal *f = r->refusal;
+    const struct s3_error_entry *e;
+    struct s3_outcome o;
+    struct s3_xml_error doc;
+    int64_t skew;
+
+    s3_xml_error_parse(f->body, f->len, &doc);
+    e = s3_error_find(doc.code, r->status);
+    o = (struct s3_outcome){e->class, -e->error};
+    // an answer to HEAD has no code to tell a wrong clock by, but a date
+    skew = f->date_s ? f->date_s - s3_bucket_now_s(r->client->bucket) : 0;
+    if (!*doc.code && r->status == 403 && (skew > PLAIN_SKEW_S || skew < -PLAIN_SKEW_S))
+        o.class = S3_CLOCK;
+
+    free(r->why);
+    r->why = xasprintf("%d%s%s%s%s%s%s%s", r->status, *doc.code ? " " : "", doc.code,
+                       *doc.message ? " (" : "", doc.message, *doc.message ? ")" : "",
+                       *e->advice ? ": " : "", e->advice);
+    if (o.class == S3_PLACE || o.class == S3_CLOCK || o.class == S3_CREDENTIALS)
+        o.class = learn(r, o.class, &doc) ? S3_LEARNED : S3_FATAL;
+    if (o.class == S3_FATAL && o.error == -EACCES)
+        log_denied(r);
+    return o;
+}
+
+static struct s3_outcome read_failure(struct s3_request *r, int error)
+{
+    const struct s3_endpoint *e = &r->sent_to->endpoint;
+
+    free(r->why);
+    r->why =
+        xasprintf("%s: %s", e->host_header, *r->x.error_text ? r->x.error_text : strerror(-error));
+    return (struct s3_outcome){S3_RETRY, -EIO};
+}
+
+static enum load_answer load_answer_of(const struct s3_request *r, struct s3_outcome o)
+{
+    if (o.class == S3_THROTTLED)
+        return LOAD_TOO_MUCH;
+    if (o.class == S3_RETRY || r->cancelled)
+        return LOAD_SAYS_NOTHING;
+    return LOAD_GOOD;
+}
+
+static void on_done(struct http_exchange *x, int error)
+{
+    struct s3_request *r = container_of(x, struct s3_request, x);
+    struct s3_client *c = r->client;
+    struct s3_outcome o;
+
+    if (r->cancelled)
+        o = (struct s3_outcome){S3_FATAL, -ECANCELED};
+    else if (r->failed)
+        o = r->outcome;
+    else if (r->refusal)
+        o = read_refusal(r);
+    else if (error < 0)
+        o = read_failure(r, error);
+    else
+        o = (struct s3_outcome){S3_OK, 0};
+
+    if (x->first_byte_ns)
+        histogram_add(&c->stats.first_byte[r->kind], x->first_byte_ns - x->started_ns);
+    free(r->refusal);
+    r->refusal = NULL;
+    if (r->sent_by)
+        credentials_unref(r->sent_by);
+    r->sent_by = NULL;
+    s3_target_unref(r->sent_to);
+    r->sent_to = NULL;
+    r->state = S3_REQUEST_IDLE;
+    s3_client_leave(c, load_answer_of(r, o), r->sent_ns);
+    r->ops->on_done(r, o);
+}
+
+void s3_request_unsignable(struct s3_request *r, int error, const char *text)
+{
+    r->state = S3_REQUEST_IDLE;
+    free(r->why);
+    r->why = xasprintf("no credentials: %s", text ? text : strerror(-error));
+    r->ops->on_done(r, error == -ETIMEDOUT ? (struct s3_outcome){S3_RETRY, -EIO}
+                                           : (struct s3_outcome){S3_FATAL, -EACCES});
+}
