@@ -64,12 +64,14 @@ struct credentials_provider;
 // (NULL: inline). 0 or -errno.
 int credentials_provider_new(struct credentials_provider **ret, struct loop *l,
                              const struct credentials_config *c, struct credentials_resolver *r);
-// On l's thread, when no client uses it any more.
+// On l's thread, when no client uses it any more. What it was fetching ends a little later on l; a
+// resolver of the caller's must stay until the done it still owes was called.
 void credentials_provider_free(struct credentials_provider *p);
 
 // Any thread; never blocks: a reference to credentials with at least a minute (or a fifth of
-// their lifetime, if less) left, or that never expire; NULL when there are none at hand. Refreshes start on
-// their own well before they expire (a tenth of the lifetime plus jitter, at most 5 min ahead).
+// their lifetime, if less) left, or that never expire; NULL when there are none at hand.
+// Refreshes start on their own well before that (refresh.h). When they fail, the old keys go on
+// being handed out to their end.
 struct credentials *credentials_provider_peek(struct credentials_provider *p);
 
 // Waits for credentials. Embedded in the waiting operation; done is called once on the loop that
@@ -83,6 +85,7 @@ struct credentials_wait {
     struct loop_msg msg;
     struct list link;
     struct loop *loop;
+    struct credentials_provider *provider;
     struct credentials *result;
     int error;
     char *error_text;
@@ -90,5 +93,6 @@ struct credentials_wait {
 void credentials_provider_wait(struct credentials_provider *p, struct credentials_wait *w);
 
 // The store refused these as expired or unknown: fetch anew from the same source. Any thread;
-// ignored when newer ones are already there or being fetched.
+// ignored when newer ones are already there or being fetched. Waiting then gives what the source
+// gives now, which may be the same keys: it is the operation that has to give up at some time.
 void credentials_provider_refused(struct credentials_provider *p, const struct credentials *c);
