@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #define SITE_LINES 10
@@ -26,7 +27,7 @@ static struct {
 static size_t n_modules;
 
 static int log_fd = STDERR_FILENO;
-static bool to_file;
+static enum { STYLE_STDERR, STYLE_FILE, STYLE_SYSLOG } style;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int parse_level(const char *s, size_t len, enum log_level *ret)
@@ -40,7 +41,7 @@ static int parse_level(const char *s, size_t len, enum log_level *ret)
     return -EINVAL;
 }
 
-int log_configure(const char *spec)
+static int read_spec(const char *spec, bool apply)
 {
     while (*spec) {
         size_t len = strcspn(spec, ",");
@@ -50,20 +51,35 @@ int log_configure(const char *spec)
         if (!eq) {
             if (parse_level(spec, len, &level) < 0)
                 return -EINVAL;
-            default_level = level;
+            if (apply)
+                default_level = level;
         } else {
             size_t name_len = (size_t)(eq - spec);
 
             if (parse_level(eq + 1, len - name_len - 1, &level) < 0 || n_modules == MAX_MODULES ||
                 name_len >= sizeof(modules[0].name))
                 return -EINVAL;
-            memcpy(modules[n_modules].name, spec, name_len);
-            modules[n_modules].name[name_len] = 0;
-            modules[n_modules++].level = level;
+            if (apply) {
+                memcpy(modules[n_modules].name, spec, name_len);
+                modules[n_modules].name[name_len] = 0;
+                modules[n_modules++].level = level;
+            }
         }
         spec += len + (spec[len] == ',');
     }
     return 0;
+}
+
+int log_configure(const char *spec)
+{
+    int rc = read_spec(spec, false);
+
+    return rc < 0 ? rc : read_spec(spec, true);
+}
+
+bool log_spec_valid(const char *spec)
+{
+    return read_spec(spec, false) == 0;
 }
 
 int log_open_file(const char *path)
@@ -72,8 +88,22 @@ int log_open_file(const char *path)
 
     if (fd < 0)
         return -errno;
+    log_use_fd(fd);
+    return 0;
+}
+
+void log_use_fd(int fd)
+{
     log_fd = fd;
-    to_file = true;
+    style = STYLE_FILE;
+}
+
+int log_open_syslog(const char *name)
+{
+    if (access("/dev/log", W_OK) < 0)
+        return -errno;
+    openlog(name, LOG_PID, LOG_DAEMON);
+    style = STYLE_SYSLOG;
     return 0;
 }
 
@@ -107,7 +137,7 @@ static bool site_allows_locked(struct log_site *site, unsigned *ret_suppressed)
 void log_write(struct log_site *site, enum log_level level, const char *module, const char *fmt,
                ...)
 {
-    static const int priority[] = {3, 4, 6, 7};
+    static const int priority[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};
     char line[2048];
     unsigned suppressed = 0;
     size_t n = 0;
@@ -120,12 +150,12 @@ void log_write(struct log_site *site, enum log_level level, const char *module, 
     if (!go)
         return;
 
-    if (to_file) {
+    if (style == STYLE_FILE) {
         char stamp[25];
 
         clock_format_iso8601(clock_wall_s(), stamp);
         n += (size_t)snprintf(line, sizeof(line), "%.19sZ ", stamp);
-    } else if (getenv("JOURNAL_STREAM")) {
+    } else if (style == STYLE_STDERR && getenv("JOURNAL_STREAM")) {
         n += (size_t)snprintf(line, sizeof(line), "<%d>", priority[level]);
     }
     n += (size_t)snprintf(line + n, sizeof(line) - n, "%s %s: ", level_names[level], module);
@@ -139,6 +169,10 @@ void log_write(struct log_site *site, enum log_level level, const char *module, 
             line[i] = '?';
     if (suppressed)
         n += (size_t)snprintf(line + n, sizeof(line) - n, " (%u like it left out)", suppressed);
+    if (style == STYLE_SYSLOG) {
+        syslog(priority[level], "%.*s", (int)n, line);
+        return;
+    }
     line[n++] = '\n';
     if (write(log_fd, line, n) < 0) {
         // nowhere to tell

@@ -18,8 +18,13 @@ struct log_site {
 
 // spec: a level ("info"), or "info,s3=debug,fs=debug". -EINVAL if it is neither.
 int log_configure(const char *spec);
+bool log_spec_valid(const char *spec);
 // Appends to path from now on; 0 or -errno.
 int log_open_file(const char *path);
+// Writes to fd, a log file that another process has opened.
+void log_use_fd(int fd);
+// Writes to the system's log (/dev/log) as name from now on; 0 or -errno.
+int log_open_syslog(const char *name);
 
 bool log_enabled(enum log_level level, const char *module);
 void log_write(struct log_site *site, enum log_level level, const char *module, const char *fmt,
