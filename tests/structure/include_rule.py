@@ -22,7 +22,7 @@ LAYERS = {
     "fuse": ["base", "loop", "fs/fs.h"],
     "front/devfuse": ["base", "loop", "fuse", "fs/fs.h"],
     "daemon": ["base", "loop", "net", "s3", "cache", "fs", "fuse", "front/devfuse"],
-    "cli": ["base", "loop", "net", "s3", "daemon", "fs/control.h"],
+    "cli": ["base", "loop", "net", "s3", "daemon", "fs/control.h", "front/devfuse/devfuse.h"],
     # a program of its own, beside the product: only what both sides of the wire share
     "s3d": ["base", "loop", "net/http_head.h", "s3/sigv4.h"],
 }

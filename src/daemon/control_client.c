@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/control_client.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "daemon/mount_table.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define ANSWER_MAX (16 * MIB)
+
+char *control_directory(uid_t owner)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char *path;
+
+    if (owner == 0)
+        return xstrdup("/run/os2g");
+    if (owner == geteuid() && runtime && runtime[0] == '/')
+        return xasprintf("%s/os2g", runtime);
+    path = xasprintf("/run/user/%u", owner);
+    if (access(path, F_OK) == 0) {
+        char *below = xasprintf("%s/os2g", path);
+
+        free(path);
+        return below;
+    }
+    free(path);
+    return xasprintf("/tmp/os2g-%u", owner);
+}
+
+char *control_path(uid_t owner, const char *directory)
+{
+    char *parent = control_directory(owner), *path;
+
+    path = xasprintf("%s/%016llx.sock", parent,
+                     (unsigned long long)XXH3_64bits(directory, strlen(directory)));
+    free(parent);
+    return path;
+}
+
+int control_find(const char *path, char **ret_socket, char **ret_error)
+{
+    char *absolute = mount_table_absolute(path);
+    const struct mount_entry *e;
+    struct mount_table t;
+    int rc;
+
+    if (!absolute) {
+        rc = -errno;
+        *ret_error = xasprintf("%s: %s", path, strerror(errno));
+        return rc;
+    }
+    rc = mount_table_read(&t);
+    if (rc < 0) {
+        *ret_error = xasprintf("/proc/self/mountinfo: %s", strerror(-rc));
+        free(absolute);
+        return rc;
+    }
+    e = mount_table_find(&t, absolute);
+    if (e) {
+        *ret_socket = control_path(e->owner, e->directory);
+    } else {
+        *ret_error = xasprintf("%s is not in a mount of os2g", path);
+        rc = -ENOENT;
+    }
+    mount_table_free(&t);
+    free(absolute);
+    return rc;
+}
+
+// --- one question ---
+
+static int open_socket(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd;
+
+    if (strlen(path) >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    strcpy(address.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        int rc = -errno;
+
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+static int wait_for(int fd, short events, uint64_t deadline_ns)
+{
+    uint64_t now = clock_monotonic_ns();
+    struct pollfd p = {.fd = fd, .events = events};
+    int n = now >= deadline_ns
+                ? 0
+                : poll(&p, 1, (int)((deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS));
+
+    if (n < 0)
+        return errno == EINTR ? 0 : -errno;
+    return n == 0 ? -ETIMEDOUT : 0;
+}
+
+static int converse(int fd, const char *request, uint64_t deadline_ns, struct buf *answer)
+{
+    struct buf line = {0};
+    int rc = 0;
+
+    buf_printf(&line, "{\"request\":\"%s\"}\n", request);
+    // a line of this length always fits into an empty socket
+    if (send(fd, line.data, line.len, MSG_NOSIGNAL) != (ssize_t)line.len)
+        rc = -EPIPE;
+    buf_free(&line);
+    while (rc == 0) {
+        ssize_t n;
+
+        rc = wait_for(fd, POLLIN, deadline_ns);
+        if (rc < 0)
+            break;
+        buf_reserve(answer, 64 * KIB);
+        n = recv(fd, answer->data + answer->len, 64 * KIB, 0);
+        if (n == 0)
+            break;
+        if (n < 0)
+            rc = errno == EAGAIN || errno == EINTR ? 0 : -errno;
+        else
+            answer->len += (size_t)n;
+        if (answer->len > ANSWER_MAX)
+            rc = -EBADMSG;
+    }
+    return rc;
+}
+
+static char *explain(const char *path, int error)
+{
+    switch (error) {
+    case -ENOENT:
+    case -ECONNREFUSED:
+        return xasprintf("no daemon listens at %s: it has ended or cannot be reached from here",
+                         path);
+    case -EACCES:
+        return xasprintf("%s: not allowed; ask as the user who mounted, or as root", path);
+    case -ETIMEDOUT:
+        return xasprintf("the daemon at %s does not answer", path);
+    default:
+        return xasprintf("%s: %s", path, strerror(-error));
+    }
+}
+
+int control_request(const char *socket_path, const char *request, unsigned timeout_ms, json_t **ret,
+                    char **ret_error)
+{
+    uint64_t deadline = clock_monotonic_ns() + timeout_ms * NS_PER_MS;
+    struct buf answer = {0};
+    json_t *object = NULL;
+    const char *error;
+    int fd = open_socket(socket_path), rc;
+
+    rc = fd < 0 ? fd : converse(fd, request, deadline, &answer);
+    if (fd >= 0)
+        close(fd);
+    if (rc == 0) {
+        object = json_loadb(buf_str(&answer), answer.len, 0, NULL);
+        if (!json_is_object(object)) {
+            json_decref(object);
+            rc = -EBADMSG;
+        }
+    }
+    buf_free(&answer);
+    if (rc < 0) {
+        *ret_error = explain(socket_path, rc);
+        return rc;
+    }
+    error = json_string_value(json_object_get(object, "error"));
+    if (error) {
+        *ret_error = xasprintf("the daemon says: %s", error);
+        json_decref(object);
+        return -EBADMSG;
+    }
+    *ret = object;
+    return 0;
+}
+
+int control_wait_gone(const char *socket_path, unsigned timeout_ms)
+{
+    const struct timespec pause = {.tv_nsec = 5 * NS_PER_MS};
+
+    for (unsigned waited = 0; access(socket_path, F_OK) == 0; waited += 5) {
+        if (waited >= timeout_ms)
+            return -ETIMEDOUT;
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asking the daemon that serves a mount: where its control socket lies, and one question.
+// Blocking; for command-line programs and the metrics process.
+#pragma once
+
+#include "base/base.h"
+
+#include <jansson.h>
+#include <sys/types.h>
+
+// The directory of control sockets of a user's daemons: /run/os2g for root, else
+// $XDG_RUNTIME_DIR/os2g (our own) or /run/user/UID/os2g, else /tmp/os2g-UID.
+char *control_directory(uid_t owner);
+// The socket of the daemon that has mounted at directory (absolute).
+char *control_path(uid_t owner, const char *directory);
+
+// The socket for a file or directory anywhere in a mount of ours (any user's). -ENOENT and a
+// sentence when it lies in none.
+int control_find(const char *path, char **ret_socket, char **ret_error);
+
+// request: "status". *ret is a new object (json_decref). -ENOENT or -ECONNREFUSED: no daemon;
+// -EACCES: not allowed; -ETIMEDOUT; -EBADMSG; each with a sentence in *ret_error.
+int control_request(const char *socket_path, const char *request, unsigned timeout_ms, json_t **ret,
+                    char **ret_error);
+
+// Waits until the daemon's socket has gone, that is, until it has let go of the mount. 0 or
+// -ETIMEDOUT.
+int control_wait_gone(const char *socket_path, unsigned timeout_ms);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/export.h"
+
+#include <string.h>
+
+// Larger values help no sequential reader (our own windows are ahead of it), and a page fault in
+// a mapped file reads this much around it.
+#define KERNEL_READAHEAD ((uint32_t)MIB)
+#define MAX_BACKGROUND   128
+
+int export_build(struct export *e, struct loop *l, struct export_options *o,
+                 struct credentials_resolver *resolver, const char *profile_json, int nodes_fd,
+                 int handles_fd, char **ret_error)
+{
+    struct credentials_config credentials;
+    struct cache_config cache;
+    struct fs_options fs;
+    int rc;
+
+    e->loop = l;
+    e->options = o;
+    rc = s3_settings_complete(&o->s3, profile_json, ret_error);
+    if (rc < 0)
+        return rc;
+    credentials = (struct credentials_config){
+        .no_sign_request = o->s3.no_sign_request,
+        .profile = o->s3.profile,
+        .access_key = o->s3.access_key,
+        .secret_key = o->s3.secret_key,
+        .session_token = o->s3.session_token,
+        .passwd_file = o->s3.passwd_file,
+        .bucket = o->s3.bucket,
+        .region = o->s3.region,
+        .ca_file = o->s3.ca_file,
+    };
+    rc = credentials_provider_new(&e->provider, l, &credentials, resolver);
+    if (rc < 0) {
+        *ret_error = xasprintf("no credentials can be had: %s", strerror(-rc));
+        return rc;
+    }
+    rc = s3_bucket_new(&e->bucket, &o->s3, e->provider, ret_error);
+    if (rc < 0)
+        return rc;
+    cache = (struct cache_config){
+        .memory = o->memory,
+        .data_loops = o->threads,
+        .bucket = e->bucket,
+    };
+    rc = cache_new(&e->cache, &cache, ret_error);
+    if (rc < 0)
+        return rc;
+    fs = (struct fs_options){
+        .prefix = o->prefix,
+        .uid = o->uid,
+        .gid = o->gid,
+        .file_mode = o->file_mode,
+        .dir_mode = o->dir_mode,
+        .metadata_ttl_ns = o->metadata_ttl_ns,
+        .negative_ttl_ns = o->negative_ttl_ns,
+        .direct_io = o->direct_io,
+        .readahead_max = o->read_ahead,
+        .metadata_memory = o->metadata_memory,
+        .nodes_fd = nodes_fd,
+        .handles_fd = handles_fd,
+    };
+    return fs_new(&e->fs, l, &fs, e->bucket, e->cache, ret_error);
+}
+
+int export_serve(struct export *e, int fuse_fd, int slots_fd, void (*gone)(void *arg), void *arg,
+                 char **ret_error)
+{
+    const struct devfuse_config config = {
+        .ops = fs_ops(),
+        .fs = e->fs,
+        .fuse_fd = fuse_fd,
+        .slots_fd = slots_fd,
+        .max_readahead = KERNEL_READAHEAD,
+        .max_background = MAX_BACKGROUND,
+        .allow_root = e->options->allow_root,
+        .owner_uid = e->options->mounter,
+        .gone = gone,
+        .arg = arg,
+    };
+    int rc = devfuse_new(&e->wire, e->loop, &config);
+
+    if (rc < 0)
+        *ret_error = xasprintf("requests of the mount cannot be read: %s", strerror(-rc));
+    return rc;
+}

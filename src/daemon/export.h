@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// One export's layers, put together: credentials, bucket, cache, file system and wire. In the
+// worker, on its namespace loop.
+#pragma once
+
+#include "cache/cache.h"
+#include "daemon/export_options.h"
+#include "front/devfuse/devfuse.h"
+#include "fs/fs.h"
+#include "s3/credentials.h"
+#include "s3/s3.h"
+
+struct export
+{
+    struct loop *loop;
+    const struct export_options *options;
+    struct credentials_provider *provider;
+    struct s3_bucket *bucket;
+    struct cache *cache;
+    struct fs *fs;
+    struct devfuse *wire; // NULL until export_serve
+};
+
+// All but the wire. profile_json as of credentials_local_resolve, or NULL. nodes_fd and handles_fd
+// are memfds that outlive this process, or -1. What is built stays with e whatever is returned:
+// an export ends with its process. 0, or -errno with a sentence in *ret_error.
+int export_build(struct export *e, struct loop *l, struct export_options *o,
+                 struct credentials_resolver *resolver, const char *profile_json, int nodes_fd,
+                 int handles_fd, char **ret_error);
+
+// Starts answering the mount. gone is called once when the kernel has unmounted it.
+int export_serve(struct export *e, int fuse_fd, int slots_fd, void (*gone)(void *arg), void *arg,
+                 char **ret_error);

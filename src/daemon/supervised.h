@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// One mount under the supervisor's care: its descriptors, its worker, what happens when that dies.
+// For supervisor.c alone. Nothing here blocks for longer than mount(8) does.
+//
+//             ┌──────────── the worker died, or the operator wants a new one ─────────┐
+//             ▼                                                                       │
+//   PREPARING (worker sets up, store answers) ──READY──► mounted ──► SERVING ─────────┤
+//       │ FAILED, death                                  │           │                │
+//       ▼                                                │ stop      │ stop         WAITING
+//     FAILED (tried again later, if the                  ▼           ▼              (a moment,
+//             supervisor's configuration says so)     STOPPING ──GONE, time──► ENDED  if it died
+//             often)
+#pragma once
+
+#include "daemon/channel.h"
+#include "daemon/export_options.h"
+#include "daemon/spawn.h"
+
+#include <sys/types.h>
+
+enum supervised_state {
+    SUPERVISED_PREPARING, // the first worker sets up; nothing is mounted
+    SUPERVISED_SERVING,   // mounted, with a worker
+    SUPERVISED_WAITING,   // mounted, the next worker starts at due_ns
+    SUPERVISED_STOPPING,  // unmounted, open files may be left; ends at due_ns at the latest
+    SUPERVISED_FAILED,    // nothing mounted; why is in error
+    SUPERVISED_ENDED,     // nothing left
+};
+
+struct supervised {
+    struct export_options *options; // owned
+    struct program *program;
+    const char *log_style;
+
+    enum supervised_state state;
+    uint64_t due_ns; // when supervised_time has something to do; UINT64_MAX: never
+    char *error;     // why it failed
+
+    int channel; // to the worker, or -1
+    pid_t worker;
+    bool answering;        // this worker has reported SERVING
+    uint64_t answering_ns; // since when
+    uint64_t workers;      // started so far
+    unsigned barren;       // deaths in a row before SERVING
+    unsigned hasty;        // deaths in a row soon after it
+    bool renewing;         // the worker's end is ours
+
+    int fuse_fd, options_fd, slots_fd, nodes_fd, handles_fd, control_fd;
+    char *control_path;
+
+    pid_t broker; // or 0
+    uint64_t broker_due_ns;
+    pid_t helper; // sets the mount's read-ahead; or 0
+};
+
+// options become s's. Starts at once; look at state afterwards.
+void supervised_start(struct supervised *s, struct export_options *options, struct program *program,
+                      const char *log_style);
+void supervised_restart(struct supervised *s); // from FAILED
+void supervised_free(struct supervised *s);    // FAILED or ENDED
+
+void supervised_message(struct supervised *s); // s->channel is readable
+bool supervised_is_broker(const struct supervised *s, pid_t pid);
+bool supervised_child(struct supervised *s, pid_t pid, int status); // reaped; was it ours?
+void supervised_time(struct supervised *s, uint64_t now_ns);
+uint64_t supervised_due_ns(const struct supervised *s);
+
+void supervised_renew(struct supervised *s); // a new worker (of a new version, perhaps)
+void supervised_stop(struct supervised *s);  // unmount; a second call does not wait
