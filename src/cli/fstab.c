@@ -56,7 +56,7 @@ static const char *const needless[] = {"use_cache",
                                        NULL};
 
 // Flags that go to the kernel with the mount.
-static const char *const kernel[] = {"noexec", "noatime", "nodiratime", "lazytime", NULL};
+static const char *const kernel[] = {"noexec", "noatime", "nodiratime", NULL};
 
 static bool is_one_of(const char *name, const char *const *list)
 {
