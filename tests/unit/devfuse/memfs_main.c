@@ -38,25 +38,46 @@ static uint64_t size_arg(const char *s)
 static void parse(int argc, char **argv, struct options *o)
 {
     static const struct option known[] = {
-        {"size", required_argument, NULL, 's'},       {"files", required_argument, NULL, 'n'},
-        {"file-size", required_argument, NULL, 'f'},  {"direct-io", no_argument, NULL, 'd'},
-        {"data-loop", no_argument, NULL, 'l'},        {"read-ahead", required_argument, NULL, 'r'},
-        {"max-background", required_argument, NULL, 'b'}, {"max-read", required_argument, NULL, 'm'},
+        {"size", required_argument, NULL, 's'},
+        {"files", required_argument, NULL, 'n'},
+        {"file-size", required_argument, NULL, 'f'},
+        {"direct-io", no_argument, NULL, 'd'},
+        {"data-loop", no_argument, NULL, 'l'},
+        {"read-ahead", required_argument, NULL, 'r'},
+        {"max-background", required_argument, NULL, 'b'},
+        {"max-read", required_argument, NULL, 'm'},
         {0},
     };
     int c;
 
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
         switch (c) {
-        case 's': o->fs.big_size = size_arg(optarg); break;
-        case 'n': o->fs.files = (unsigned)size_arg(optarg); break;
-        case 'f': o->fs.file_size = size_arg(optarg); break;
-        case 'd': o->fs.direct_io = true; break;
-        case 'l': o->data_loop = true; break;
-        case 'r': o->readahead = size_arg(optarg); break;
-        case 'b': o->wire.max_background = (uint16_t)size_arg(optarg); break;
-        case 'm': o->wire.max_read = (uint32_t)size_arg(optarg); break;
-        default: exit(2);
+        case 's':
+            o->fs.big_size = size_arg(optarg);
+            break;
+        case 'n':
+            o->fs.files = (unsigned)size_arg(optarg);
+            break;
+        case 'f':
+            o->fs.file_size = size_arg(optarg);
+            break;
+        case 'd':
+            o->fs.direct_io = true;
+            break;
+        case 'l':
+            o->data_loop = true;
+            break;
+        case 'r':
+            o->readahead = size_arg(optarg);
+            break;
+        case 'b':
+            o->wire.max_background = (uint16_t)size_arg(optarg);
+            break;
+        case 'm':
+            o->wire.max_read = (uint32_t)size_arg(optarg);
+            break;
+        default:
+            exit(2);
         }
     }
     if (optind + 1 != argc) {
