@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define CONNECT_TIMEOUT_NS (5 * NS_PER_S)
+#define REFUSED_AGAIN_NS   (10 * NS_PER_S)
 #define IDLE_TIMEOUT_NS    (20 * NS_PER_S) // S3 closes idle connections after about this time
 
 // --- turns ---
@@ -134,6 +135,31 @@ void s3_client_wait_for_credentials(struct s3_client *c, struct s3_request *r)
     credentials_provider_wait(s3_bucket_credentials(c->bucket), &c->wait->wait);
 }
 
+static bool same_keys(const struct credentials *a, const struct credentials *b)
+{
+    return !strcmp(a->access_key, b->access_key) && !strcmp(a->secret_key, b->secret_key) &&
+           !strcmp(a->session_token ? a->session_token : "",
+                   b->session_token ? b->session_token : "");
+}
+
+bool s3_client_credentials_refused(struct s3_client *c, struct credentials *cr)
+{
+    uint64_t now = clock_monotonic_ns();
+    bool again = c->refused && c->refused != cr && same_keys(c->refused, cr) &&
+                 now - c->refused_ns < REFUSED_AGAIN_NS;
+
+    // the same object is refused to all requests that were under way
+    if (!again) {
+        if (c->refused != cr) {
+            credentials_unref(c->refused);
+            c->refused = credentials_ref(cr);
+            c->refused_ns = now;
+        }
+        credentials_provider_refused(s3_bucket_credentials(c->bucket), cr);
+    }
+    return !again;
+}
+
 const struct sigv4_key *s3_client_signing_key(struct s3_client *c, struct credentials *cr,
                                               const char *region)
 {
@@ -209,6 +235,7 @@ void s3_client_free(struct s3_client *c)
     loop_timer_stop(&c->rate_timer);
     http_client_free(c->http);
     credentials_unref(c->signed_by);
+    credentials_unref(c->refused);
     s3_target_unref(c->target);
     buf_free(&c->path);
     buf_free(&c->authorization);

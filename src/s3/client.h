@@ -39,6 +39,8 @@ struct s3_client {
     struct list unsigned_requests;
     struct s3_credentials_wait *wait; // NULL: not waiting
 
+    struct credentials *refused; // by the store, the last time
+    uint64_t refused_ns;
     uint64_t denied_logged_ns;
     bool dispatching;
     bool freed; // once the waiter's message has come
@@ -56,6 +58,10 @@ void s3_client_leave(struct s3_client *c, enum load_answer a, uint64_t sent_ns);
 
 // s3_request_signable or s3_request_unsignable follows.
 void s3_client_wait_for_credentials(struct s3_client *c, struct s3_request *r);
+
+// The store does not take cr (any more). True when others may be had; false when these are what the
+// source gave after the same keys had been refused a moment ago.
+bool s3_client_credentials_refused(struct s3_client *c, struct credentials *cr);
 
 // Date and key for signing as cr now. The text in c->amz_date lives until the next call.
 const struct sigv4_key *s3_client_signing_key(struct s3_client *c, struct credentials *cr,

@@ -11,7 +11,6 @@ struct list_all_op {
     struct s3_list_all *user;
     struct s3_list page;
     char *continuation;
-    bool cancelled;
 };
 
 static int on_entry(struct s3_list *l, const struct s3_list_entry *e)
@@ -53,8 +52,6 @@ static void on_done(struct s3_list *l, int error, const char *continuation)
     o->continuation = next;
     o->page.continuation = next;
     s3_list_start(o->client, &o->page);
-    if (o->cancelled)
-        s3_list_cancel(&o->page);
 }
 
 void s3_list_all_start(struct s3_client *c, struct s3_list_all *user)
@@ -79,8 +76,6 @@ void s3_list_all_cancel(struct s3_list_all *user)
 {
     struct list_all_op *o = user->op;
 
-    if (!o)
-        return;
-    o->cancelled = true;
-    s3_list_cancel(&o->page);
+    if (o)
+        s3_list_cancel(&o->page);
 }

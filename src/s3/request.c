@@ -391,10 +391,7 @@ static bool learn(struct s3_request *r, enum s3_class class, const struct s3_xml
     case S3_CLOCK:
         return learn_time(r, doc);
     case S3_CREDENTIALS:
-        if (!r->sent_by)
-            return false;
-        credentials_provider_refused(s3_bucket_credentials(c->bucket), r->sent_by);
-        return true;
+        return r->sent_by && s3_client_credentials_refused(c, r->sent_by);
     default:
         return false;
     }
