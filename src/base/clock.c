@@ -30,21 +30,40 @@ static int to_seconds(struct tm *tm, int64_t *ret_s)
     return 0;
 }
 
+// n decimal digits; -1 if one is none.
+static int digits(const char *s, int n)
+{
+    int v = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (s[i] < '0' || s[i] > '9')
+            return -1;
+        v = v * 10 + s[i] - '0';
+    }
+    return v;
+}
+
+// By hand: strptime would follow the locale's month names, and every answer of a store has a date.
 int clock_parse_http_date(const char *s, int64_t *ret_s)
 {
+    static const char form[] = "Aaa, 00 Aaa 0000 00:00:00 GMT";
     struct tm tm = {.tm_mon = -1};
-    char month[4];
-    int end = 0, year;
 
-    // strptime would follow the locale's month names
-    if (sscanf(s, "%*3[A-Za-z], %2d %3s %4d %2d:%2d:%2d GMT%n", &tm.tm_mday, month, &year,
-               &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &end) != 6 ||
-        end == 0 || s[end])
+    if (strlen(s) != sizeof(form) - 1)
         return -EINVAL;
+    for (size_t i = 0; i < sizeof(form) - 1; i++)
+        if (form[i] != '0' && form[i] != 'A' && form[i] != 'a' && s[i] != form[i])
+            return -EINVAL;
     for (int i = 0; i < 12; i++)
-        if (!strcmp(month, months[i]))
+        if (!memcmp(s + 8, months[i], 3))
             tm.tm_mon = i;
-    tm.tm_year = year - 1900;
+    tm.tm_mday = digits(s + 5, 2);
+    tm.tm_year = digits(s + 12, 4) - 1900;
+    tm.tm_hour = digits(s + 17, 2);
+    tm.tm_min = digits(s + 20, 2);
+    tm.tm_sec = digits(s + 23, 2);
+    if (tm.tm_year < -1900 || tm.tm_hour < 0 || tm.tm_min < 0 || tm.tm_sec < 0)
+        return -EINVAL;
     return to_seconds(&tm, ret_s);
 }
 
@@ -73,8 +92,8 @@ void clock_format_http_date(int64_t s, char out[static 30])
     char text[64];
 
     gmtime_r(&t, &tm);
-    snprintf(text, sizeof(text), "%s, %02d %s %04d %02d:%02d:%02d GMT", days[tm.tm_wday], tm.tm_mday,
-             months[tm.tm_mon], tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
+    snprintf(text, sizeof(text), "%s, %02d %s %04d %02d:%02d:%02d GMT", days[tm.tm_wday],
+             tm.tm_mday, months[tm.tm_mon], tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
     memcpy(out, text, 29);
     out[29] = 0;
 }
