@@ -22,6 +22,7 @@ struct http_link {
     struct loop_timer timer; // libcurl's, while connecting
     struct list watches;     // sockets that libcurl watches, while connecting
     bool tls;                // to the server or to the proxy
+    bool bad_certificate;
     bool owns_fd;
     int fd;
     void (*fn)(struct http_link *link, int error, void *arg);
@@ -145,6 +146,8 @@ static int os_error(CURL *easy)
 
 static int map_error(struct http_link *link, CURLcode code)
 {
+    if (code != CURLE_OK && link->bad_certificate)
+        return -EKEYREJECTED;
     switch (code) {
     case CURLE_OK:
         return 0;
@@ -219,9 +222,23 @@ static void drive(struct http_link *link, curl_socket_t fd, int bits)
 
 // --- set-up ---
 
-static CURLcode use_trust(CURL *easy, void *ssl_ctx, void *arg)
+// libcurl does not tell every way in which a certificate can be wrong from a broken connection.
+static int on_verified(int ok, X509_STORE_CTX *store)
 {
-    SSL_CTX_set1_cert_store(ssl_ctx, arg);
+    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct http_link *link = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+
+    link->bad_certificate = link->bad_certificate || !ok;
+    return ok;
+}
+
+static CURLcode set_up_tls(CURL *easy, void *ssl_ctx, void *arg)
+{
+    struct http_link *link = arg;
+
+    SSL_CTX_set1_cert_store(ssl_ctx, link->env->trust);
+    SSL_CTX_set_app_data(ssl_ctx, link);
+    SSL_CTX_set_verify(ssl_ctx, SSL_VERIFY_PEER, on_verified);
     return CURLE_OK;
 }
 
@@ -305,8 +322,8 @@ static CURLcode set_options(struct http_link *link)
     // not by file: libcurl would read it again for each connection
     SET(CURLOPT_CAINFO, NULL);
     SET(CURLOPT_CAPATH, NULL);
-    SET(CURLOPT_SSL_CTX_FUNCTION, use_trust);
-    SET(CURLOPT_SSL_CTX_DATA, env->trust);
+    SET(CURLOPT_SSL_CTX_FUNCTION, set_up_tls);
+    SET(CURLOPT_SSL_CTX_DATA, link);
     SET(CURLOPT_SHARE, env->share);
     SET(CURLOPT_CLOSESOCKETFUNCTION, close_socket);
     SET(CURLOPT_CLOSESOCKETDATA, link);
@@ -419,6 +436,16 @@ const char *http_link_error_text(const struct http_link *link)
     return link->error_text;
 }
 
+// libcurl shows an end without close_notify like any other, but anybody on the way could bring
+// that about.
+static bool tls_ended_properly(struct http_link *link)
+{
+    struct curl_tlssessioninfo *info = NULL;
+
+    curl_easy_getinfo(link->easy, CURLINFO_TLS_SSL_PTR, &info);
+    return info && info->internals && SSL_get_shutdown(info->internals) & SSL_RECEIVED_SHUTDOWN;
+}
+
 // What came before an end or an error is reported first; the next call meets it again.
 static ssize_t tls_recv(struct http_link *link, const struct iovec *iov, int n)
 {
@@ -436,7 +463,7 @@ static ssize_t tls_recv(struct http_link *link, const struct iovec *iov, int n)
             if (rc != CURLE_OK)
                 return total ? (ssize_t)total : -ECONNRESET;
             if (got == 0)
-                return (ssize_t)total;
+                return total || tls_ended_properly(link) ? (ssize_t)total : -ECONNRESET;
             at += got;
             total += got;
         }
