@@ -182,15 +182,9 @@ static enum next move_body(struct http_conn *c, uint64_t left, size_t *budget)
 {
     struct http_exchange *x = c->x;
     struct iovec iov[ROOM_IOVS];
+    int n = x->on_room(x, iov, ROOM_IOVS), rc;
     ssize_t got;
-    int n, rc;
 
-    if (*budget == 0) {
-        if (c->in_pos < c->in_len || http_link_buffers(c->bytes))
-            http_conn_kick(c);
-        return WAIT;
-    }
-    n = x->on_room(x, iov, ROOM_IOVS);
     if (c->x != x)
         return GONE;
     if (n < 0)
@@ -252,7 +246,7 @@ void http_recv_run(struct http_conn *c)
     size_t budget = FAIR_SHARE;
     enum next next = GO_ON;
 
-    while (next == GO_ON) {
+    while (next == GO_ON && budget > 0) {
         switch (c->recv) {
         case RECV_HEAD:
             next = recv_head(c);
@@ -265,4 +259,6 @@ void http_recv_run(struct http_conn *c)
             break;
         }
     }
+    if (next == GO_ON && (c->in_pos < c->in_len || http_link_buffers(c->bytes)))
+        http_conn_kick(c);
 }
