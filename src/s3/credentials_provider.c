@@ -8,7 +8,7 @@
 //   - when the store has refused the keys,
 //   - when somebody waits and there are none,
 //
-// but not more often than once a second.
+// but after two fetches in haste not more often than once a second.
 #include "s3/credentials.h"
 
 #include "base/clock.h"
@@ -24,6 +24,8 @@
 #include <string.h>
 
 #define LEAST_INTERVAL_NS NS_PER_S
+#define CALM_NS           (10 * NS_PER_S)
+#define MAX_HASTY         2
 
 enum state { IDLE, RESOLVING, FETCHING };
 
@@ -39,6 +41,7 @@ struct credentials_provider {
 
     struct loop_timer timer;
     uint64_t last_start_ns; // 0: never
+    unsigned hasty;         // fetches right after another, since it was calm
     unsigned failures;      // in a row
     struct rand rand;
     struct list waiting;
@@ -218,21 +221,25 @@ static void start_fetch(struct credentials_provider *p)
     p->resolver->resolve(p->resolver, p->loop, on_resolved, p);
 }
 
-static void on_timer(struct loop_timer *t)
-{
-    start_fetch(container_of(t, struct credentials_provider, timer));
-}
-
 static void fetch_soon(struct credentials_provider *p)
 {
-    uint64_t now = clock_monotonic_ns();
+    uint64_t since_ns = clock_monotonic_ns() - p->last_start_ns;
 
     if (p->state != IDLE || p->closing)
         return;
-    if (!p->last_start_ns || now - p->last_start_ns >= LEAST_INTERVAL_NS)
+    if (since_ns >= CALM_NS)
+        p->hasty = 0;
+    if (since_ns >= LEAST_INTERVAL_NS || p->hasty < MAX_HASTY) {
+        p->hasty += since_ns < LEAST_INTERVAL_NS;
         start_fetch(p);
-    else
-        loop_timer_start_ns(&p->timer, p->last_start_ns + LEAST_INTERVAL_NS - now);
+    } else {
+        loop_timer_start_ns(&p->timer, LEAST_INTERVAL_NS - since_ns);
+    }
+}
+
+static void on_timer(struct loop_timer *t)
+{
+    fetch_soon(container_of(t, struct credentials_provider, timer));
 }
 
 // --- asked from any thread ---

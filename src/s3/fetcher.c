@@ -129,6 +129,21 @@ bool fetcher_header(struct fetcher *f, const char *name, const char *value)
     return true;
 }
 
+// To those who wait: has the source said no, or may it answer another time?
+static int error_of(int error)
+{
+    switch (error) {
+    case -ECANCELED:
+        return error;
+    case -EBADMSG:
+    case -EFBIG:
+    case -EKEYREJECTED:
+        return -EACCES;
+    default:
+        return -ETIMEDOUT;
+    }
+}
+
 static void on_answer(struct small_request *r, int error)
 {
     struct fetcher *f = container_of(r, struct fetcher, request);
@@ -143,8 +158,7 @@ static void on_answer(struct small_request *r, int error)
                             "anonymous access with --no-sign-request",
                             r->error_text);
     else
-        fetcher_step_failed(f, error == -ECANCELED ? error : -ETIMEDOUT, "%s: %s",
-                            fetcher_source(f), r->error_text);
+        fetcher_step_failed(f, error_of(error), "%s: %s", fetcher_source(f), r->error_text);
 }
 
 void fetcher_send(struct fetcher *f)

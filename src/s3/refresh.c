@@ -19,7 +19,8 @@ int64_t refresh_usable_until_s(int64_t now_s, int64_t expires_s)
 // which they are no longer handed out, so that the new ones are there before nobody has any.
 uint64_t refresh_delay_ns(int64_t now_s, int64_t expires_s, double unit)
 {
-    double left = (double)MAX(expires_s - now_s, 0);
+    // now_s began up to a second ago
+    double left = (double)MAX(expires_s - now_s - 1, 0);
     double unusable = MIN((double)LEAST_LEFT_S, left / 5);
     double ahead = MIN(MAX(left / 10, 2 * unusable), MOST_AHEAD_S);
 

@@ -17,6 +17,12 @@ static bool is_servers_fault(int status)
     return status == 429 || status >= 500;
 }
 
+// Not what would be the same the next time: another certificate, no HTTP, an endless answer.
+static bool may_pass(int error)
+{
+    return error != -ECANCELED && error != -EKEYREJECTED && error != -EBADMSG && error != -EFBIG;
+}
+
 static void finish(struct small_request *r, int error)
 {
     if (error && !r->error_text[0])
@@ -48,7 +54,7 @@ static void on_done(struct http_exchange *x, int error)
         error = -ECANCELED;
     else if (error == -ECANCELED && r->too_late)
         error = -ETIMEDOUT;
-    again = error ? error != -ECANCELED && error != -EKEYREJECTED : is_servers_fault(r->status);
+    again = error ? may_pass(error) : is_servers_fault(r->status);
     if (again && r->tried < r->tries) {
         uint64_t pause = FIRST_PAUSE_NS << (r->tried - 1);
 

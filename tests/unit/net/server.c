@@ -97,6 +97,7 @@ void peer_read_request(struct peer *p)
     char sink[64 * 1024];
 
     buf_reset(&p->head);
+    buf_reset(&p->body);
     while (head_len == 0) {
         char c;
 
@@ -117,6 +118,7 @@ void peer_read_request(struct peer *p)
             server_expect(p->server, false, "the request's body ended early");
             break;
         }
+        buf_add(&p->body, sink, (size_t)n);
         body -= n;
     }
     buf_free(&copy);
@@ -165,6 +167,7 @@ void peer_close(struct peer *p)
     SSL_free(p->ssl);
     close(p->fd);
     buf_free(&p->head);
+    buf_free(&p->body);
     free(p);
 }
 

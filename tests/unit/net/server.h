@@ -20,7 +20,7 @@ struct peer {
     struct server *server;
     int fd;
     SSL *ssl;
-    struct buf head; // of the request read last
+    struct buf head, body; // of the request read last
     bool resumed;    // the TLS session
 };
 

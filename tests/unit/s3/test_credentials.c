@@ -205,15 +205,15 @@ static void refresh_begins_while_the_old_keys_are_handed_out(void **state)
     for (size_t i = 0; i < ARRAY_LEN(lives); i++) {
         int64_t usable = refresh_usable_until_s(0, lives[i]);
 
-        // even the latest leaves time for the fetch
-        assert_true(refresh_delay_ns(0, lives[i], 0.999) < (uint64_t)usable * NS_PER_S);
+        // even the latest, though second 0 may be nearly over, leaves time for the fetch
+        assert_true(refresh_delay_ns(0, lives[i], 0.999) < (uint64_t)(usable - 1) * NS_PER_S);
         assert_true(refresh_delay_ns(0, lives[i], 0) > 0);
     }
 }
 
 static void refresh_is_at_most_five_minutes_ahead(void **state)
 {
-    assert_int_equal(refresh_delay_ns(0, 43200, 0), (43200 - 300) * NS_PER_S);
+    assert_true(refresh_delay_ns(0, 43200, 0) >= (43200 - 301) * NS_PER_S);
     assert_true(refresh_delay_ns(0, 43200, 0.999) <= (43200 - 225) * NS_PER_S);
 }
 
