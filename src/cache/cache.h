@@ -15,8 +15,8 @@
 #include <stdatomic.h>
 #include <sys/uio.h>
 
-#define CACHE_PAGE ((uint64_t)64 << 10)
-#define CACHE_EXTENT ((uint64_t)8 << 20)
+#define CACHE_PAGE     ((uint64_t)64 << 10)
+#define CACHE_EXTENT   ((uint64_t)8 << 20)
 #define CACHE_READ_MAX ((uint32_t)1 << 20) // largest cache_read
 
 struct cache;
@@ -35,22 +35,61 @@ void cache_free(struct cache *c);
 // --- object versions ---
 
 // One version of one object: immutable but for the reference count, any thread. The pages of a
-// version that nobody refers to any more are dropped.
+// version that nobody refers to any more are dropped: whoever wants bytes to stay between a close
+// and the next open keeps a reference.
 struct cache_object {
     atomic_int refs;
-    atomic_bool stale; // the store has another version: a GET said 412 or showed another ETag
+    // The store has another version or none any more: a GET said 412 or 404, or showed another
+    // ETag or size.
+    atomic_bool stale;
     struct cache *cache;
     uint64_t id;   // never used again by another
     uint64_t size; // > 0
     size_t key_len;
     char *key;
-    char *etag; // sent as If-Match
+    char *etag; // sent as If-Match; "": the store gives none
+
+    // private
+    struct loop_msg msg;
+    unsigned dropped;      // shards that have let go of it
+    struct list extents[]; // for each data loop
 };
 
+// Strings are copied; size > 0.
 struct cache_object *cache_object_new(struct cache *c, const char *key, size_t key_len,
                                       const char *etag, uint64_t size);
 struct cache_object *cache_object_ref(struct cache_object *o);
 void cache_object_unref(struct cache_object *o); // NULL is allowed
+
+// --- private parts of operations ---
+
+struct cache_extent;
+struct cache_get;
+
+struct cache_op {
+    struct loop_msg msg;
+    struct list link;
+    struct cache *cache;
+    bool is_load; // else a read
+};
+
+// A read waits for bytes [from, to) of an extent from a GET under way.
+struct cache_wait {
+    struct list link;
+    struct cache_read *read; // NULL: not in use
+    struct cache_get *get;
+    unsigned part;
+    uint32_t from, to;
+};
+
+// What a read wants of one extent.
+struct cache_part {
+    struct cache_extent *extent; // while its pages are pinned
+    uint64_t number;
+    uint32_t from, to; // in the extent
+    uint32_t scanned;  // up to here every byte is there or waited for
+    unsigned shard;
+};
 
 // --- reading ---
 
@@ -62,61 +101,78 @@ struct cache_read {
     struct cache_object *object; // a reference that stays the caller's until the release
     uint64_t offset;             // offset + len <= object->size
     uint32_t len;                // 1 .. CACHE_READ_MAX
-    // On some data loop, once: 0 and the bytes in iov (pinned, read-only, until
-    // cache_read_release, on this same thread, soon), or -ESTALE, -EACCES, -ENOENT, -EIO, -ECANCELED with nothing to release.
+    // On some data loop, once: 0 and the bytes in iov (pinned, read-only, until cache_read_release,
+    // on this same thread, soon), or -ESTALE, -EACCES, -ENOENT, -EIO, -ECANCELED with nothing to
+    // release.
     void (*done)(struct cache_read *r, int error);
 
     // result
     struct iovec iov[CACHE_READ_IOVS];
     int n_iov;
-    // how it went, for the policy and metrics: every byte was there when asked for / came with pre-reading
+    // how it went, for the policy and metrics: every byte was there when asked for / came with
+    // pre-reading
     bool hit, preread;
 
     // private
-    struct loop_msg msg;
-    struct list link;
-    void *state[8];
+    struct cache_op op;
+    uint64_t id;                // tells it from a later read in the same memory
+    struct cache_part parts[2]; // in the order they are visited
+    unsigned n_parts, stage;
+    struct cache_wait waits[4];
+    unsigned waiting; // how many of them are in use
 };
 
+// Any thread. Takes a struct with the caller's part set; the rest need not be zeroed.
 void cache_read_start(struct cache *c, struct cache_read *r);
+// On the thread that done came on. r may be freed right after, and object's reference dropped.
 void cache_read_release(struct cache_read *r);
-// done(-ECANCELED) follows unless it is under way already. Any thread. The GET goes on if others want its bytes
-// or most of it has landed.
+// done(-ECANCELED) follows unless it is under way already. Any thread, while r cannot be freed
+// during this very call; it need not live until the cancelling has been noticed. On the thread
+// that called cache_read_start, or after it in time. The GET goes on if others want its bytes,
+// if it was pre-reading or if most of it has landed.
 void cache_read_cancel(struct cache_read *r);
 
 // --- pre-reading ---
 
 // Fetch what is absent of [offset, offset + len), as memory allows, in GETs of up to an extent.
-// Fire and forget, any thread; takes a reference of its own.
+// Fire and forget, any thread; takes a reference of its own. A cache_read started after it by the
+// same thread finds it under way: one GET serves both. What cannot start yet for lack of memory
+// or connections waits behind earlier pre-reading and is overtaken by demand.
 void cache_prefetch(struct cache *c, struct cache_object *o, uint64_t offset, uint64_t len);
 
-// Whole object of at most one extent, from OPEN on: starts its GET (demand priority, may be hedged) unless resident,
-// and calls done on the owning data loop as soon as the head of the answer is good (or the bytes
-// are there): 0, or the error of a cache_read. Embedded; once.
+// Whole object of at most one extent, from OPEN on: starts its GET (demand priority, may be
+// hedged) unless resident, and calls done on the owning data loop as soon as the head of the
+// answer is good (or the bytes are there): 0, or the error of a cache_read. Embedded; once. Under
+// pressure only the object's first mebibyte may be fetched; reads fetch the rest as they come.
 struct cache_load {
-    struct cache_object *object; // a reference, the caller's until done
-    bool background; // for pre-reading that wants to know how it went: lower priority, done when all has landed
+    struct cache_object *object; // a reference, the caller's until done; size <= CACHE_EXTENT
+    // For pre-reading that wants to know how it went: lower priority, waits for memory, done when
+    // all has landed; -ECANCELED when it was given up (cache_unwant), -EAGAIN when there is no
+    // room in the line.
+    bool background;
     void (*done)(struct cache_load *l, int error);
-    struct loop_msg msg;
-    struct list link;
-    void *state[4];
+
+    // private
+    struct cache_op op;
+    uint64_t id;
 };
 void cache_load_start(struct cache *c, struct cache_load *l);
 
-// Pre-read bytes of o in [offset, offset+len) that nobody has read are not wanted any more (a plan's entry was
-// dropped, a stream was closed or sought away): they may go first.
+// Pre-read bytes of o in [offset, offset + len) that nobody has read are not wanted any more (a
+// plan's entry was dropped, a stream was closed or sought away): they may go first, and GETs of
+// them that have not got far are cancelled.
 void cache_unwant(struct cache *c, struct cache_object *o, uint64_t offset, uint64_t len);
 
 // 0 (idle) .. 100 (the pool is full of bytes that are loading, pinned or not yet read): windows
-// shrink from 75 on. Any thread, a load of an atomic.
+// shrink from 75 on. Any thread, a few loads of atomics.
 unsigned cache_pressure(const struct cache *c);
 
 struct cache_stats {
     uint64_t pool_bytes, used_bytes, unread_bytes, pinned_bytes, peak_bytes;
-    uint64_t read_bytes, hit_bytes;                       // given to readers / resident or loading when asked for
-    uint64_t demand_bytes;                                // fetched because a reader waited
+    uint64_t read_bytes, hit_bytes; // given to readers / resident or loading when asked for
+    uint64_t demand_bytes;          // fetched because a reader waited
     uint64_t preread_bytes, preread_used_bytes, preread_wasted_bytes;
-    uint64_t waiting;                                     // reads in line for memory
+    uint64_t waiting; // reads in line for memory
     uint64_t extents;
 };
 void cache_stats_read(const struct cache *c, struct cache_stats *ret); // any thread
