@@ -14,6 +14,7 @@ void request_init(struct request *r, struct worker *w)
 {
     memset(r, 0, sizeof(*r));
     r->worker = w;
+    r->key = "";
     payload_init(&r->payload);
 }
 

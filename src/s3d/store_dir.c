@@ -249,51 +249,60 @@ static int unnamed_file(struct bucket_dir *d, const struct object *o, bool *ret_
     return fd;
 }
 
-static int link_at(struct bucket_dir *d, int file, const char *path)
+// There is no call that replaces a name by an unnamed file: it gets a name of its own first.
+static int name_temporarily(struct bucket_dir *d, int file, char name[static 64])
 {
-    char self[64], temporary[64];
-    int rc = make_parents(d->fd, path);
+    char self[64];
 
-    if (rc < 0)
-        return rc;
-    // there is no call that replaces a name by an unnamed file
     snprintf(self, sizeof(self), "/proc/self/fd/%d", file);
-    snprintf(temporary, sizeof(temporary), DIR_PRIVATE "/tmp-%d-%u", (int)getpid(),
-             atomic_fetch_add(&d->temporary, 1));
+    snprintf(name, 64, DIR_PRIVATE "/tmp-%d-%u", (int)getpid(), atomic_fetch_add(&d->temporary, 1));
     if (mkdirat(d->fd, DIR_PRIVATE, 0755) < 0 && errno != EEXIST)
         return -errno;
-    if (linkat(AT_FDCWD, self, d->fd, temporary, AT_SYMLINK_FOLLOW) < 0)
-        return -errno;
-    if (renameat(d->fd, temporary, d->fd, path) < 0) {
+    return linkat(AT_FDCWD, self, d->fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static int move_to(struct bucket_dir *d, const char *temporary, const char *path)
+{
+    int rc = make_parents(d->fd, path);
+
+    if (rc == 0 && renameat(d->fd, temporary, d->fd, path) < 0)
         rc = -errno;
-        unlinkat(d->fd, temporary, 0);
-        return rc;
-    }
-    return 0;
+    return rc;
+}
+
+static bool key_exists(struct bucket_dir *d, const char *key)
+{
+    struct stat st;
+    char *path;
+    int fd = open_key(d, key, &st, &path);
+
+    free(path);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
 static int put_locked(struct bucket_dir *d, const char *key, int file, bool must_be_new)
 {
-    char *escaped = escape_key(key), *present;
-    struct stat st;
-    int rc = -ENOTDIR, fd = open_key(d, key, &st, &present);
+    char *escaped, temporary[64];
+    int rc;
 
-    free(present);
-    if (fd >= 0) {
-        close(fd);
-        if (must_be_new) {
-            free(escaped);
-            return -EEXIST;
-        }
-    }
-    if (key_is_ordinary(key))
-        rc = link_at(d, file, key);
+    if (must_be_new && key_exists(d, key))
+        return -EEXIST;
+    rc = name_temporarily(d, file, temporary);
+    if (rc < 0)
+        return rc;
+    escaped = escape_key(key);
+    rc = key_is_ordinary(key) ? move_to(d, temporary, key) : -ENOTDIR;
     if (rc == 0) {
         if (unlinkat(d->fd, escaped, 0) == 0)
             remove_empty_parents(d->fd, escaped);
     } else if (rc == -ENOTDIR || rc == -EISDIR || rc == -ENOTEMPTY || rc == -EEXIST) {
-        rc = link_at(d, file, escaped);
+        // a file where the key has a directory, or the other way round
+        rc = move_to(d, temporary, escaped);
     }
+    if (rc < 0)
+        unlinkat(d->fd, temporary, 0);
     free(escaped);
     return rc;
 }
