@@ -284,13 +284,13 @@ void fault_set_decide(struct fault_set *s, enum op op, const char *bucket, const
     for (size_t i = 0; i < s->n_rules; i++) {
         struct rule *r = &s->rules[i];
 
+        // every rule counts all that it matches, so that "nth" does not depend on its neighbours
         if (!rule_matches(r, op, key, path) ||
-            !rule_fires(s, i, atomic_fetch_add(&r->matched, 1) + 1))
+            !rule_fires(s, i, atomic_fetch_add(&r->matched, 1) + 1) || f->action != FAULT_NONE)
             continue;
         *f = r->fault;
         f->serial = atomic_fetch_add(&r->fired, 1) + 1;
         f->set = fault_set_ref(s);
-        return;
     }
 }
 
