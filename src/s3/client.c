@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define CONNECT_TIMEOUT_NS (5 * NS_PER_S)
+#define STALL_TIMEOUT_NS   (10 * NS_PER_S)
 #define REFUSED_AGAIN_NS   (10 * NS_PER_S)
 #define IDLE_TIMEOUT_NS    (20 * NS_PER_S) // S3 closes idle connections after about this time
 
@@ -72,7 +73,12 @@ bool s3_client_admit(struct s3_client *c, struct s3_request *r)
         others_first |= !list_empty(&c->queued[p]);
     if (!others_first && enter(c, r->priority == HTTP_DEMAND))
         return true;
-    list_push_back(&c->queued[r->priority], &r->link);
+    if (!r->queued_ns)
+        r->queued_ns = clock_monotonic_ns();
+    if (r->again)
+        list_push_front(&c->queued[r->priority], &r->link);
+    else
+        list_push_back(&c->queued[r->priority], &r->link);
     return false;
 }
 
@@ -195,6 +201,8 @@ struct s3_target *s3_client_target(struct s3_client *c)
 int s3_client_new(struct s3_client **ret, struct loop *l, struct s3_bucket *b)
 {
     const struct s3_settings *s = s3_bucket_settings(b);
+    // time for some attempts must be left
+    uint64_t stall_ns = MIN(STALL_TIMEOUT_NS, s->retry_timeout_ns / 4);
     struct s3_client *c = xcalloc(1, sizeof(*c));
     int rc = http_client_new(&c->http, l,
                              &(struct http_client_config){
@@ -202,7 +210,7 @@ int s3_client_new(struct s3_client **ret, struct loop *l, struct s3_bucket *b)
                                  .proxy = s->proxy,
                                  .max_connections = s->max_connections,
                                  .connect_timeout_ns = CONNECT_TIMEOUT_NS,
-                                 .stall_timeout_ns = STALL_TIMEOUT_NS,
+                                 .stall_timeout_ns = stall_ns,
                                  .idle_timeout_ns = IDLE_TIMEOUT_NS,
                              });
 
@@ -211,6 +219,7 @@ int s3_client_new(struct s3_client **ret, struct loop *l, struct s3_bucket *b)
         return rc;
     }
     c->loop = l;
+    c->stall_ns = stall_ns;
     c->bucket = b;
     s3_bucket_ref(b);
     rand_seed_from_system(&c->rand);

@@ -9,15 +9,13 @@
 #include "s3/hedge.h"
 #include "s3/sigv4.h"
 
-// No byte for so long: the connection is given up.
-#define STALL_TIMEOUT_NS (10 * NS_PER_S)
-
 struct s3_request;
 
 struct s3_client {
     struct loop *loop;
     struct s3_bucket *bucket;
     struct http_client *http;
+    uint64_t stall_ns; // no byte for so long: the connection is given up
     struct s3_client_stats stats;
     struct rand rand;
     struct hedge hedge;

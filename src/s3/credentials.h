@@ -34,13 +34,13 @@ void credentials_unref(struct credentials *c); // NULL is allowed
 
 struct credentials_config {
     bool no_sign_request;
-    const char *profile;                                   // NULL: AWS_PROFILE, else "default"
-    const char *access_key, *secret_key, *session_token;   // explicit, or NULL
-    const char *passwd_file;                               // s3fs's KEY:SECRET or BUCKET:KEY:SECRET
-    const char *bucket;                                    // to find its line in passwd_file
-    const char *region;                                    // for STS; NULL: from profile or environment
+    const char *profile;                                 // NULL: AWS_PROFILE, else "default"
+    const char *access_key, *secret_key, *session_token; // explicit, or NULL
+    const char *passwd_file;                             // s3fs's KEY:SECRET or BUCKET:KEY:SECRET
+    const char *bucket;                                  // to find its line in passwd_file
+    const char *region; // for STS; NULL: from profile or environment
     const char *ca_file;
-    uint64_t timeout_ns;                                   // for each network step; 0: a default
+    uint64_t timeout_ns; // for each network step; 0: a default
 };
 
 // Reads environment and files and runs credential_process, as the calling user. Fills out with

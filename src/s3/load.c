@@ -5,6 +5,7 @@
 
 #define BURST_S         0.1 // so much of a second may come at once
 #define MIN_BYTES_BURST (256.0 * 1024)
+#define GROWTH_ROUNDS   16.0 // from nothing to the maximum
 
 static void bucket_init(struct load_bucket *b, double rate, double min_burst, uint64_t now_ns)
 {
@@ -32,6 +33,7 @@ void load_init(struct load *l, const struct load_config *c, uint64_t now_ns)
 {
     *l = (struct load){.max_in_flight = MAX(c->max_in_flight, 1u)};
     l->limit = l->max_in_flight;
+    l->step = MAX(l->max_in_flight / GROWTH_ROUNDS, 1.0);
     bucket_init(&l->requests, c->max_requests_per_s, 1, now_ns);
     bucket_init(&l->bytes, (double)c->max_bytes_per_s, MIN_BYTES_BURST, now_ns);
 }
@@ -65,7 +67,7 @@ void load_leave(struct load *l, enum load_answer a, uint64_t sent_ns, uint64_t n
     l->in_flight--;
     switch (a) {
     case LOAD_GOOD:
-        l->limit = MIN(l->limit + 1 / l->limit, (double)l->max_in_flight);
+        l->limit = MIN(l->limit + l->step / l->limit, (double)l->max_in_flight);
         break;
     case LOAD_TOO_MUCH:
         // requests sent before the last cut tell nothing about how it works

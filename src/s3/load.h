@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much is asked of an endpoint at a time: a limit on requests in flight that grows by one per
-// round of good answers and halves when the store says it is too much (AIMD), and token buckets
-// for requests and bytes per second. A pure policy; whoever shares it between threads locks it.
+// How much is asked of an endpoint at a time: a limit on requests in flight that grows by a fixed
+// step per round of good answers and halves when the store says it is too much (AIMD), and token
+// buckets for requests and bytes per second. A pure policy; whoever shares it between threads locks
+// it.
 #pragma once
 
 #include "base/base.h"
@@ -20,6 +21,7 @@ struct load_bucket {
 struct load {
     unsigned max_in_flight, in_flight;
     double limit; // 1..max_in_flight
+    double step;  // added per round
     uint64_t halved_ns;
     struct load_bucket requests, bytes;
 };

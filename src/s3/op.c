@@ -42,7 +42,8 @@ void s3_op_prepare(struct s3_op *op, struct s3_request *r)
     r->client = op->client;
     r->kind = op->kind;
     r->target = op->target;
-    r->patience_ns = STALL_TIMEOUT_NS;
+    r->again = op->retry.failures;
+    r->patience_ns = op->client->stall_ns;
     // the clock is asked only when patience has begun to run out
     if (op->retry.failures)
         r->patience_ns = MIN(r->patience_ns, retry_patience_ns(&op->retry, clock_monotonic_ns()));
@@ -65,6 +66,8 @@ void s3_op_settle(struct s3_op *op, struct s3_request *r, struct s3_outcome o)
     r->redirect = NULL;
 
     now = clock_monotonic_ns();
+    if (r->queued_ns && r->sent_ns)
+        retry_waited(&op->retry, r->sent_ns - r->queued_ns);
     // an attempt that brought some of the body was good until now
     since = r->sent_ns && !r->x.body_len ? r->sent_ns : now;
     wait = retry_failed(&op->retry, o.class, since, now, &c->rand);

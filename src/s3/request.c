@@ -217,7 +217,7 @@ static void begin(struct s3_request *r)
     r->why = NULL;
     r->failed = r->cancelled = false;
     r->status = 0;
-    r->sent_ns = 0;
+    r->sent_ns = r->queued_ns = 0;
     list_init(&r->link);
 }
 

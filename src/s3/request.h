@@ -42,9 +42,11 @@ struct s3_request {
     const char *if_match;     // NULL: none
     struct s3_target *target; // where a redirect of this one object leads; NULL: the bucket's
     uint64_t patience_ns;     // for the first byte
+    bool again;               // has waited for its turn before: goes ahead of others
 
     // --- to be read by the owner ---
     struct http_exchange x;
+    uint64_t queued_ns;         // when it began to wait for its turn; 0: it did not
     uint64_t sent_ns;           // 0: it never was
     int status;                 // of an answer that was not good; else 0
     char *why;                  // after a failure, a sentence for people; the owner may take it

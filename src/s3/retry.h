@@ -23,6 +23,12 @@ static inline void retry_progress(struct retry *r)
     r->failures = 0;
 }
 
+// An attempt has waited for its turn, which is not the store's failure.
+static inline void retry_waited(struct retry *r, uint64_t ns)
+{
+    r->since_ns += ns;
+}
+
 // An attempt that was good until since_ns has failed in this way; returns how long to wait before
 // the next one, or RETRY_STOP.
 uint64_t retry_failed(struct retry *r, enum s3_class class, uint64_t since_ns, uint64_t now_ns,

@@ -31,16 +31,17 @@ void s3_client_free(struct s3_client *c); // on its loop; all operations have en
 enum s3_kind { S3_GET, S3_HEAD, S3_LIST, S3_KINDS };
 
 struct s3_client_stats {
-    struct counter requests[S3_KINDS];     // sent, retries and hedges included
+    struct counter requests[S3_KINDS]; // sent, retries and hedges included
     struct counter retries, resumed_bodies, hedges, hedges_won, redirects, throttled;
-    struct counter errors[S3_KINDS];       // operations that ended with an error (not ENOENT/ESTALE)
-    struct counter bytes_in;               // object bytes landed
+    struct counter errors[S3_KINDS]; // operations that ended with an error (not ENOENT/ESTALE)
+    struct counter bytes_in;         // object bytes landed
     struct histogram first_byte[S3_KINDS]; // from sending to the first byte of the answer
 };
-const struct s3_client_stats *s3_client_stats(const struct s3_client *c); // any thread
+const struct s3_client_stats *s3_client_stats(const struct s3_client *c);        // any thread
 const struct http_client_stats *s3_client_http_stats(const struct s3_client *c); // any thread
 
-// What is known of an object, from GET, HEAD or LIST. Strings end with zero, live during the call-back.
+// What is known of an object, from GET, HEAD or LIST. Strings end with zero, live during the
+// call-back.
 struct s3_object_info {
     uint64_t size;
     int64_t mtime_s;
@@ -61,10 +62,10 @@ struct s3_get {
     // set by the caller, valid until done
     const char *key;
     size_t key_len;
-    const char *if_match;        // ETag as in s3_object_info; NULL or "": whatever is there
-    uint64_t offset, len;        // len > 0; UINT64_MAX: to the end (then no Range when offset == 0)
+    const char *if_match; // ETag as in s3_object_info; NULL or "": whatever is there
+    uint64_t offset, len; // len > 0; UINT64_MAX: to the end (then no Range when offset == 0)
     enum http_priority priority;
-    bool hedge;                  // a small GET that may be sent twice when its first byte is late
+    bool hedge; // a small GET that may be sent twice when its first byte is late
 
     // The answer's head is good (status, ETag, Content-Range all as asked). Once per operation;
     // after a resume only the ETag is compared again. May be NULL. <0 ends the operation.
@@ -111,14 +112,14 @@ struct s3_list_entry {
 struct s3_list {
     const char *prefix;
     size_t prefix_len;
-    char delimiter;               // 0: none
-    const char *start_after;      // NULL: from the beginning
+    char delimiter;          // 0: none
+    const char *start_after; // NULL: from the beginning
     size_t start_after_len;
-    const char *continuation;     // of the page before; NULL for the first
-    unsigned max_keys;            // 0: the store's default (1000)
+    const char *continuation; // of the page before; NULL for the first
+    unsigned max_keys;        // 0: the store's default (1000)
     enum http_priority priority;
-    // In the order of the answer: objects and prefixes each sorted. <0 ends the operation. Called only
-    // once the whole page has arrived well, so that a retry repeats no entry.
+    // In the order of the answer: objects and prefixes each sorted. <0 ends the operation. Called
+    // only once the whole page has arrived well, so that a retry repeats no entry.
     int (*entry)(struct s3_list *l, const struct s3_list_entry *e);
     // continuation (valid during the call) is NULL when this was the last page.
     void (*done)(struct s3_list *l, int error, const char *continuation);
@@ -130,8 +131,8 @@ void s3_list_cancel(struct s3_list *l);
 
 // --- whole listings ---
 
-// Pages through one prefix to its end; several may run at once on a client. Entries of objects and common
-// prefixes come merged in byte order.
+// Pages through one prefix to its end; several may run at once on a client. Entries of objects and
+// common prefixes come merged in byte order.
 struct s3_list_all {
     const char *prefix;
     size_t prefix_len;

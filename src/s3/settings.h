@@ -14,17 +14,18 @@ struct s3_settings {
     char *region;       // NULL: us-east-1 until the store says otherwise
     char *profile;      // NULL: AWS_PROFILE, else "default"
     char *ca_file;
-    char *proxy;        // NULL: the environment's
-    enum s3_addressing addressing; // AUTO: path with an endpoint_url or a bucket with dots, else virtual
+    char *proxy; // NULL: the environment's
+    enum s3_addressing
+        addressing; // AUTO: path with an endpoint_url or a bucket with dots, else virtual
     bool no_sign_request;
     bool requester_pays;
     bool dualstack, fips, accelerate; // Amazon's variants of the host name
     char *access_key, *secret_key, *session_token, *passwd_file; // explicit credentials, or NULL
 
-    uint64_t retry_timeout_ns;    // without progress; 0: 60 s
-    unsigned max_connections;     // over all loops; 0: 64
-    uint64_t max_bytes_per_s;     // 0: no limit
-    unsigned max_requests_per_s;  // 0: no limit
+    uint64_t retry_timeout_ns;   // without progress; 0: 60 s
+    unsigned max_connections;    // over all loops; 0: 64
+    uint64_t max_bytes_per_s;    // 0: no limit
+    unsigned max_requests_per_s; // 0: no limit
     bool no_hedging;
 };
 
@@ -32,8 +33,9 @@ void s3_settings_fini(struct s3_settings *s);
 struct s3_settings *s3_settings_dup(const struct s3_settings *s); // deep
 void s3_settings_free(struct s3_settings *s);
 
-// "s3://bucket/some/prefix/" -> bucket, prefix ("" if none; a '/' is added to its end if it lacks one).
-// Also takes "bucket" and "bucket/prefix" and s3fs's "bucket:/prefix". -EINVAL with a sentence in *ret_error.
+// "s3://bucket/some/prefix/" -> bucket, prefix ("" if none; a '/' is added to its end if it lacks
+// one). Also takes "bucket" and "bucket/prefix" and s3fs's "bucket:/prefix". -EINVAL with a
+// sentence in *ret_error.
 int s3_url_parse(const char *url, char **ret_bucket, char **ret_prefix, char **ret_error);
 
 // Fills what is NULL from the environment and the profile's json (from
@@ -46,7 +48,8 @@ struct s3_endpoint {
     char host[256]; // as connected to, and as in Host (with the bucket in front for virtual style)
     uint16_t port;
     char host_header[264]; // with :port when it is not the scheme's
-    char base_path[1100];  // "" or "/bucket" (percent-encoded) or the endpoint URL's own path before it
+    char base_path[1100]; // "" or "/bucket" (percent-encoded) or the endpoint URL's own path before
+                          // it
     bool path_style;
 };
 

@@ -7,7 +7,7 @@
 #include "base/buf.h"
 
 #define SIGV4_EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-#define SIGV4_UNSIGNED "UNSIGNED-PAYLOAD"
+#define SIGV4_UNSIGNED     "UNSIGNED-PAYLOAD"
 
 // The signing key of one day, region and service; worth keeping: deriving it takes four HMACs.
 struct sigv4_key {
@@ -17,8 +17,8 @@ struct sigv4_key {
     uint8_t key[32];
 };
 
-void sigv4_key_derive(struct sigv4_key *k, const char *secret, const char *date,
-                      const char *region, const char *service);
+void sigv4_key_derive(struct sigv4_key *k, const char *secret, const char *date, const char *region,
+                      const char *service);
 
 struct sigv4_header {
     const char *name;  // lower case

@@ -63,18 +63,18 @@ static void the_limit_never_falls_below_one(void **state)
     assert_int_equal(fill(&l, true, 100), 1);
 }
 
-static void good_answers_add_one_per_round(void **state)
+static void good_answers_add_a_step_per_round(void **state)
 {
     struct load l = loaded((struct load_config){.max_in_flight = 64});
 
     load_enter(&l, true, 0);
     load_leave(&l, LOAD_TOO_MUCH, 1, 1);
     assert_int_equal((int)l.limit, 32);
-    for (int i = 0; i < 33; i++) {
+    for (int i = 0; i < 34; i++) {
         load_enter(&l, true, 2);
         load_leave(&l, LOAD_GOOD, 2, 3);
     }
-    assert_int_equal((int)l.limit, 33);
+    assert_int_equal((int)l.limit, 36);
     for (int i = 0; i < 10000; i++) {
         load_enter(&l, true, 2);
         load_leave(&l, LOAD_GOOD, 2, 3);
@@ -143,7 +143,7 @@ int main(void)
         cmocka_unit_test(some_room_is_kept_for_demand),
         cmocka_unit_test(too_much_halves_the_limit_once_per_round),
         cmocka_unit_test(the_limit_never_falls_below_one),
-        cmocka_unit_test(good_answers_add_one_per_round),
+        cmocka_unit_test(good_answers_add_a_step_per_round),
         cmocka_unit_test(requests_per_second_are_limited),
         cmocka_unit_test(bytes_per_second_are_limited),
         cmocka_unit_test(background_bytes_wait_for_demand),

@@ -87,6 +87,18 @@ static void fatal_errors_stop(void **state)
     assert_int_equal(retry_failed(&f.retry, S3_FATAL, 0, 0, &f.rand), RETRY_STOP);
 }
 
+static void waiting_for_a_turn_is_no_failure(void **state)
+{
+    struct fixture f = setup();
+
+    retry_failed(&f.retry, S3_RETRY, 0, 0, &f.rand);
+    retry_waited(&f.retry, 2 * TIMEOUT_NS);
+    assert_int_not_equal(
+        retry_failed(&f.retry, S3_RETRY, 2 * TIMEOUT_NS, 3 * TIMEOUT_NS - 1, &f.rand), RETRY_STOP);
+    assert_int_equal(retry_failed(&f.retry, S3_RETRY, 2 * TIMEOUT_NS, 3 * TIMEOUT_NS, &f.rand),
+                     RETRY_STOP);
+}
+
 static void patience_runs_out_with_the_time_left(void **state)
 {
     struct fixture f = setup();
@@ -105,6 +117,7 @@ int main(void)
         cmocka_unit_test(progress_begins_the_time_anew),
         cmocka_unit_test(what_was_learned_is_tried_at_once_but_not_for_ever),
         cmocka_unit_test(fatal_errors_stop),
+        cmocka_unit_test(waiting_for_a_turn_is_no_failure),
         cmocka_unit_test(patience_runs_out_with_the_time_left),
     };
 
