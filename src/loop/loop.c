@@ -11,11 +11,17 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 struct loop {
     uv_loop_t uv;
     uv_async_t wake;
-    uv_timer_t timer;
+    // libuv's timers count in milliseconds; a descriptor's in nanoseconds
+    uv_poll_t timer;
+    int timer_fd;
+    uint64_t armed_ns; // when timer_fd will fire, UINT64_MAX: it will not
+    bool in_timers;
     struct timer_heap timers;
     char name[16];
     pthread_t thread;
@@ -112,34 +118,40 @@ void loop_call(struct loop *l, void (*fn)(void *arg), void *arg)
 
 // --- timers ---
 
-static void arm(struct loop *l);
+// A wake-up that is due earlier is kept: finding nothing due costs less than a system call for each
+// timer that comes and goes.
+static void arm(struct loop *l)
+{
+    struct loop_timer *t = timer_heap_first(&l->timers);
+    struct itimerspec when = {0};
+    uint64_t due_ns;
 
-static void on_timer(uv_timer_t *timer)
+    if (!t || l->in_timers || l->armed_ns <= t->due_ns)
+        return;
+    // a time of zero would disarm it
+    due_ns = MAX(t->due_ns, (uint64_t)1);
+    when.it_value.tv_sec = (time_t)(due_ns / NS_PER_S);
+    when.it_value.tv_nsec = (long)(due_ns % NS_PER_S);
+    l->armed_ns = t->due_ns;
+    timerfd_settime(l->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+static void on_timer(uv_poll_t *timer, int status, int events)
 {
     struct loop *l = container_of(timer, struct loop, timer);
-    uint64_t now = clock_monotonic_ns();
+    uint64_t now = clock_monotonic_ns(), expirations;
     struct loop_timer *t;
 
+    if (read(l->timer_fd, &expirations, sizeof(expirations)) < 0)
+        return;
+    l->armed_ns = UINT64_MAX;
+    l->in_timers = true;
     while ((t = timer_heap_first(&l->timers)) && t->due_ns <= now) {
         timer_heap_remove(&l->timers, t);
         t->fn(t);
     }
+    l->in_timers = false;
     arm(l);
-}
-
-// libuv counts in whole milliseconds from the start of the turn: round up, so as not to be early.
-static void arm(struct loop *l)
-{
-    struct loop_timer *t = timer_heap_first(&l->timers);
-    uint64_t now = clock_monotonic_ns(), ms;
-
-    if (!t) {
-        uv_timer_stop(&l->timer);
-        return;
-    }
-    ms = t->due_ns <= now ? 0 : (t->due_ns - now + NS_PER_MS - 1) / NS_PER_MS;
-    uv_update_time(&l->uv);
-    uv_timer_start(&l->timer, on_timer, ms, 0);
 }
 
 void loop_timer_init(struct loop_timer *t, struct loop *l, void (*fn)(struct loop_timer *t))
@@ -154,13 +166,11 @@ void loop_timer_start_ns(struct loop_timer *t, uint64_t delay_ns)
     loop_timer_stop(t);
     t->due_ns = clock_monotonic_ns() + delay_ns;
     timer_heap_add(&l->timers, t);
-    if (timer_heap_first(&l->timers) == t)
-        arm(l);
+    arm(l);
 }
 
 void loop_timer_stop(struct loop_timer *t)
 {
-    // a wake-up that finds nothing due is cheaper than arming again for each stop
     if (t->slot)
         timer_heap_remove(&t->loop->timers, t);
 }
@@ -250,22 +260,33 @@ void loop_io_free(struct loop_io *io)
 int loop_new(struct loop **ret, const char *name)
 {
     struct loop *l = xcalloc(1, sizeof(*l));
-    int rc = uv_loop_init(&l->uv);
+    int rc;
 
-    if (rc < 0) {
-        free(l);
-        return rc;
+    l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (l->timer_fd < 0) {
+        rc = -errno;
+        goto fail;
     }
+    rc = uv_loop_init(&l->uv);
+    if (rc < 0)
+        goto fail_timer;
     rc = uv_async_init(&l->uv, &l->wake, on_wake);
-    if (rc < 0) {
-        uv_loop_close(&l->uv);
-        free(l);
-        return rc;
-    }
-    uv_timer_init(&l->uv, &l->timer);
+    if (rc < 0)
+        goto fail_loop;
+    // none of these can fail: the descriptor is new and fit for epoll
+    uv_poll_init(&l->uv, &l->timer, l->timer_fd);
+    uv_poll_start(&l->timer, UV_READABLE, on_timer);
+    l->armed_ns = UINT64_MAX;
     strncpy(l->name, name, sizeof(l->name) - 1);
     *ret = l;
     return 0;
+fail_loop:
+    uv_loop_close(&l->uv);
+fail_timer:
+    close(l->timer_fd);
+fail:
+    free(l);
+    return rc;
 }
 
 void loop_run(struct loop *l)
@@ -339,6 +360,7 @@ void loop_stop(struct loop *l)
     rc = uv_loop_close(&l->uv);
     assert(rc == 0);
     (void)rc;
+    close(l->timer_fd);
     timer_heap_fini(&l->timers);
     free(l);
 }
