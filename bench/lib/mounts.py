@@ -99,6 +99,18 @@ class Os2g(Mount):
         return json.loads(out)
 
 
+class NullFuse(Mount):
+    """The floor: a FUSE server that answers from memory. Its one file is big."""
+
+    name = "nullfuse"
+
+    def command(self):
+        return [str(build() / "bench" / "nullfuse"), *self.options, str(self.path)]
+
+    def env(self):
+        return dict(os.environ)
+
+
 class S3fs(Mount):
     name = "s3fs"
 

@@ -7,8 +7,8 @@ CPU is seconds of the daemon (or of the bare client) per GiB; total_cpu adds the
 """
 
 import stores
-from measure import GIB, median, median_ratio, program, raw, reader, run_json, show
-from mounts import Os2g, Rclone, S3fs
+from measure import GIB, median, median_ratio, raw, reader, show
+from mounts import NullFuse, Os2g, Rclone, S3fs
 
 CONNECTIONS = 8
 
@@ -30,8 +30,7 @@ def run_mount(kind, store, key, size, *options):
 
 
 def run_null(size):
-    r = run_json(program("nullfuse"), "--bench", "--size", size)
-    return {"gibps": r["gibps"], "cpu": r["cpu_s_per_gib"]}
+    return run_mount(NullFuse, None, "big", size, "--size", str(size))
 
 
 def rounds(store, key, size, ours, peers, label):

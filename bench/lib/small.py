@@ -40,8 +40,8 @@ def run_mount(kind, store, order, plan=False):
         planner = None
         if plan:
             planner = subprocess.Popen([build() / "bin" / "os2g", "prefetch", str(mount.path),
-                                        "--order", str(order.names), "--hold"],
-                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                                        "--order", str(order.names), "--quiet"],
+                                       stdout=subprocess.PIPE)
             planner.stdout.readline()  # the plan is set
         r = reader("files", mount.path, order.names, "--threads", THREADS)
         result = {"fps": order.n / r["seconds"], "cpu_us_per_file": mount.cpu() / order.n * 1e6,

@@ -2,6 +2,7 @@
 """The servers of the benchmarks: the development server with synthetic buckets, Ceph's gateway."""
 
 import contextlib
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -15,6 +16,8 @@ import mounts
 import s3d
 from measure import ROOT
 
+# of the repeated pattern on Ceph: a prime number of bytes, so that a misplaced part shows
+BLOCK = 1048573
 ACCESS, SECRET = "TESTACCESSKEY0000001", "TestSecretKey000000000000000000000000001"
 
 
@@ -23,6 +26,7 @@ class Ceph(mounts.Store):
 
     def __init__(self, url, bucket, directory):
         super().__init__(url, bucket, ACCESS, SECRET)
+        self.digests = {}
         self._log, self._seen = pathlib.Path(directory, "log", "client.rgw.log"), 0
 
     def reset_counters(self):
@@ -66,8 +70,10 @@ def development(buckets, *options):
 
 
 @contextlib.contextmanager
-def ceph(objects, bucket="bench"):
-    """Ceph's gateway with objects {key: size} in a bucket that anybody may read."""
+def ceph(objects, bucket="bench", distinct=False):
+    """Ceph's gateway with objects {key: size} in a bucket that anybody may read.
+
+    distinct: each with bytes of its own; the store's .digests then has their SHA-256."""
     script = ROOT / "scripts" / "ceph-rgw.sh"
     with tempfile.TemporaryDirectory(prefix="os2g-ceph-") as top:
         port = s3d.free_port()
@@ -79,17 +85,29 @@ def ceph(objects, bucket="bench"):
                                   aws_secret_access_key=SECRET, region_name="us-east-1",
                                   config=botocore.config.Config(s3={"addressing_style": "path"}))
             client.create_bucket(Bucket=bucket, ACL="public-read")
-            block = os.urandom(1 << 20)
-            for key, size in objects.items():
+            block = os.urandom(BLOCK)
+            store = Ceph(url, bucket, top)
+            for i, (key, size) in enumerate(objects.items()):
+                if distinct:
+                    block = i.to_bytes(8, "little") + block[8:]
+                    store.digests[key] = repeated_digest(block, size)
                 upload(client, bucket, key, size, block)
-            yield Ceph(url, bucket, top)
+            yield store
         finally:
             subprocess.run([script, "stop", top], check=True)
 
 
+def repeated_digest(block, size):
+    digest = hashlib.sha256()
+    while size > 0:
+        digest.update(block[:size])
+        size -= len(block)
+    return digest.digest()
+
+
 def upload(client, bucket, key, size, block):
-    """size bytes of repeated block, in parts of 64 MiB when large, readable by anybody."""
-    part = 64 << 20
+    """size bytes of repeated block, in parts when large, readable by anybody."""
+    part = 64 * len(block)  # a multiple, so that each part begins with the block's first byte
     if size <= part:
         body = (block * (size // len(block) + 1))[:size]
         client.put_object(Bucket=bucket, Key=key, Body=body, ACL="public-read")
@@ -98,9 +116,9 @@ def upload(client, bucket, key, size, block):
                                                ACL="public-read")["UploadId"]
     parts = []
     for number, offset in enumerate(range(0, size, part), 1):
-        n = min(part, size - offset)
+        body = (block * 64)[:size - offset]
         answer = client.upload_part(Bucket=bucket, Key=key, PartNumber=number, UploadId=upload_id,
-                                    Body=(block * (n // len(block) + 1))[:n])
+                                    Body=body)
         parts.append({"ETag": answer["ETag"], "PartNumber": number})
     client.complete_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id,
                                      MultipartUpload={"Parts": parts})

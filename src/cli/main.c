@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct cli_command *const commands[] = {&mount_command, &umount_command};
+static const struct cli_command *const commands[] = {
+    &mount_command, &umount_command, &status_command, &prefetch_command, &ls_command,
+    &cat_command,   &cp_command,     &stat_command,   &doctor_command,
+};
 
 static void help(void)
 {

@@ -11,12 +11,18 @@
 #define HELP_COLUMN 34
 #define MAX_NAMES   128
 
+// What stands before a command's name.
+static const char *prefix(const struct cli_command *c)
+{
+    return !c ? "os2g" : c->program ? "" : "os2g ";
+}
+
 int cli_fail(const struct cli_command *c, const char *hint, const char *fmt, ...)
 {
     va_list args;
 
     fflush(stdout);
-    fprintf(stderr, "os2g%s%s: ", c ? " " : "", c ? c->name : "");
+    fprintf(stderr, "%s%s: ", prefix(c), c ? c->name : "");
     va_start(args, fmt);
     vfprintf(stderr, fmt, args);
     va_end(args);
@@ -43,7 +49,7 @@ static void help_line(char letter, const char *name, const char *value, const ch
 
 void cli_help(const struct cli_command *c)
 {
-    printf("Usage: os2g %s [options] %s\n%s.\n", c->name, c->synopsis, c->summary);
+    printf("Usage: %s%s [options] %s\n%s.\n", prefix(c), c->name, c->synopsis, c->summary);
     if (c->text)
         printf("\n%s\n", c->text);
     printf("\nOptions:\n");
@@ -72,7 +78,7 @@ struct parse {
 
 static _Noreturn void wrong(const struct parse *p, const char *sentence)
 {
-    char *hint = xasprintf("See: os2g %s --help", p->command->name);
+    char *hint = xasprintf("See: %s%s --help", prefix(p->command), p->command->name);
 
     cli_fail(p->command, hint, "%s", sentence);
     free(hint);

@@ -17,7 +17,8 @@ struct cli_option {
 };
 
 struct cli_command {
-    const char *name;                 // "mount"
+    const char *name;                 // "mount", or "os2gd" of another program
+    bool program;                     // name is the program's, not a word behind os2g
     const char *synopsis;             // "s3://bucket[/prefix] DIR", behind the name and [options]
     const char *summary;              // one line, without a dot
     const char *text;                 // more for its --help, or NULL

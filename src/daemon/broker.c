@@ -27,17 +27,7 @@ static void write_all(int fd, const char *data, size_t len)
 
 static _Noreturn void child(const struct export_options *o, int pipe_fd)
 {
-    const struct credentials_config config = {
-        .no_sign_request = o->s3.no_sign_request,
-        .profile = o->s3.profile,
-        .access_key = o->s3.access_key,
-        .secret_key = o->s3.secret_key,
-        .session_token = o->s3.session_token,
-        .passwd_file = o->s3.passwd_file,
-        .bucket = o->s3.bucket,
-        .region = o->s3.region,
-        .ca_file = o->s3.ca_file,
-    };
+    const struct credentials_config config = export_options_credentials(o);
     struct buf json = {0};
     char *error = NULL;
     sigset_t none;

@@ -177,6 +177,8 @@ static int complete(struct config *c, char **ret_error)
         } else {
             rc = export_options_complete(e->options, &why);
         }
+        if (rc == 0 && c->log_level && !e->options->log_level)
+            rc = export_options_set(e->options, "log-level", c->log_level, &why);
         if (rc < 0) {
             *ret_error = xasprintf("export '%s': %s", e->name, why);
             free(why);

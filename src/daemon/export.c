@@ -22,17 +22,7 @@ int export_build(struct export *e, struct loop *l, struct export_options *o,
     rc = s3_settings_complete(&o->s3, profile_json, ret_error);
     if (rc < 0)
         return rc;
-    credentials = (struct credentials_config){
-        .no_sign_request = o->s3.no_sign_request,
-        .profile = o->s3.profile,
-        .access_key = o->s3.access_key,
-        .secret_key = o->s3.secret_key,
-        .session_token = o->s3.session_token,
-        .passwd_file = o->s3.passwd_file,
-        .bucket = o->s3.bucket,
-        .region = o->s3.region,
-        .ca_file = o->s3.ca_file,
-    };
+    credentials = export_options_credentials(o);
     rc = credentials_provider_new(&e->provider, l, &credentials, resolver);
     if (rc < 0) {
         *ret_error = xasprintf("no credentials can be had: %s", strerror(-rc));

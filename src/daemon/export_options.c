@@ -591,3 +591,18 @@ int export_options_complete(struct export_options *o, char **ret_error)
     }
     return 0;
 }
+
+struct credentials_config export_options_credentials(const struct export_options *o)
+{
+    return (struct credentials_config){
+        .no_sign_request = o->s3.no_sign_request,
+        .profile = o->s3.profile,
+        .access_key = o->s3.access_key,
+        .secret_key = o->s3.secret_key,
+        .session_token = o->s3.session_token,
+        .passwd_file = o->s3.passwd_file,
+        .bucket = o->s3.bucket,
+        .region = o->s3.region,
+        .ca_file = o->s3.ca_file,
+    };
+}

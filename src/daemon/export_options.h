@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "s3/credentials.h"
 #include "s3/settings.h"
 
 #include <sys/types.h>
@@ -82,3 +83,6 @@ int export_options_complete(struct export_options *o, char **ret_error);
 // Sets all that is in given (of another process, len bytes). -EINVAL with a sentence.
 int export_options_replay(struct export_options *o, const char *given, size_t len,
                           char **ret_error);
+
+// What credentials are to be looked for; its strings are o's.
+struct credentials_config export_options_credentials(const struct export_options *o);

@@ -38,6 +38,15 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+static void drop_control(struct supervised *s)
+{
+    if (s->control_fd >= 0)
+        unlink(s->control_path);
+    close_fd(&s->control_fd);
+    free(s->control_path);
+    s->control_path = NULL;
+}
+
 static void end(struct supervised *s, enum supervised_state state)
 {
     if (s->worker > 0)
@@ -53,11 +62,7 @@ static void end(struct supervised *s, enum supervised_state state)
     close_fd(&s->slots_fd);
     close_fd(&s->nodes_fd);
     close_fd(&s->handles_fd);
-    if (s->control_fd >= 0)
-        unlink(s->control_path);
-    close_fd(&s->control_fd);
-    free(s->control_path);
-    s->control_path = NULL;
+    drop_control(s);
     s->state = state;
     s->due_ns = UINT64_MAX;
 }
@@ -66,6 +71,7 @@ static void fail(struct supervised *s, char *error)
 {
     free(s->error);
     s->error = error;
+    s->served = false;
     end(s, SUPERVISED_FAILED);
 }
 
@@ -148,6 +154,7 @@ static int make_control(struct supervised *s, char **ret_error)
 
 static int make_descriptors(struct supervised *s, char **ret_error)
 {
+    close_fd(&s->options_fd); // set_options may have been quicker
     s->options_fd = make_options_fd(s->options);
     s->slots_fd = make_memfd("os2g-slots", devfuse_slots_size());
     s->nodes_fd = make_memfd("os2g-nodes", 0);
@@ -395,7 +402,7 @@ static void ready(struct supervised *s)
 
 static void serving(struct supervised *s)
 {
-    s->answering = true;
+    s->answering = s->served = true;
     s->answering_ns = clock_monotonic_ns();
     if (s->workers == 1) {
         log_info("daemon", "%s is mounted at %s", s->options->source, s->options->directory);
@@ -493,6 +500,26 @@ void supervised_time(struct supervised *s, uint64_t now_ns)
         supervised_restart(s);
 }
 
+bool supervised_set_options(struct supervised *s, struct export_options *o)
+{
+    const struct export_options *now = s->options;
+    int fd;
+
+    if (strcmp(now->source, o->source) || strcmp(now->directory, o->directory) ||
+        strcmp(now->prefix, o->prefix) || now->allow_other != o->allow_other ||
+        now->allow_root != o->allow_root)
+        return false;
+    fd = make_options_fd(o);
+    if (fd < 0)
+        return false;
+    close_fd(&s->options_fd);
+    s->options_fd = fd;
+    export_options_fini(s->options);
+    free(s->options);
+    s->options = o;
+    return true;
+}
+
 void supervised_renew(struct supervised *s)
 {
     if (s->state == SUPERVISED_SERVING && s->worker > 0) {
@@ -539,6 +566,7 @@ void supervised_stop(struct supervised *s)
         s->state = SUPERVISED_STOPPING;
         s->due_ns = clock_monotonic_ns() + STOP_NS;
         unmount(s);
+        drop_control(s); // its name is free for the next mount at this place
         return;
     case SUPERVISED_ENDED:
         return;
@@ -553,6 +581,7 @@ void supervised_restart(struct supervised *s)
     free(s->error);
     s->error = NULL;
     s->workers = 0;
+    s->served = false;
     s->barren = s->hasty = 0;
     s->state = SUPERVISED_PREPARING;
     s->due_ns = UINT64_MAX;

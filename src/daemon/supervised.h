@@ -38,7 +38,8 @@ struct supervised {
 
     int channel; // to the worker, or -1
     pid_t worker;
-    bool answering;        // this worker has reported SERVING
+    bool served;           // some worker has answered since the mount
+    bool answering;        // this worker does
     uint64_t answering_ns; // since when
     uint64_t workers;      // started so far
     unsigned barren;       // deaths in a row before SERVING
@@ -65,5 +66,8 @@ bool supervised_child(struct supervised *s, pid_t pid, int status); // reaped; w
 void supervised_time(struct supervised *s, uint64_t now_ns);
 uint64_t supervised_due_ns(const struct supervised *s);
 
+// The same mount with other options (which become s's), from the next worker on. false: it is
+// another bucket or place, or takes another mount; o stays the caller's.
+bool supervised_set_options(struct supervised *s, struct export_options *o);
 void supervised_renew(struct supervised *s); // a new worker (of a new version, perhaps)
 void supervised_stop(struct supervised *s);  // unmount; a second call does not wait

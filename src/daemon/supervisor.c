@@ -90,6 +90,11 @@ void supervisor_stop_export(struct supervisor *s, size_t i)
     supervised_stop(&s->entries[i]->supervised);
 }
 
+bool supervisor_replace(struct supervisor *s, size_t i, struct export_options *o)
+{
+    return supervised_set_options(&s->entries[i]->supervised, o);
+}
+
 void supervisor_add_helper(struct supervisor *s, char *const argv[], int fd)
 {
     s->helper_argv = argv;
@@ -178,7 +183,7 @@ static void look_at(struct supervisor *s, struct entry *e)
 {
     struct supervised *x = &e->supervised;
 
-    if (x->state == SUPERVISED_SERVING && x->answering) {
+    if (x->served) {
         e->retry_ns = 0;
         if (!e->settled)
             s->config.settled(s->config.arg, x->options, NULL, !e->seen);

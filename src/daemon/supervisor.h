@@ -25,6 +25,8 @@ int supervisor_new(struct supervisor **ret, const struct supervisor_config *c); 
 void supervisor_add(struct supervisor *s, struct export_options *o);
 const struct export_options *supervisor_export(struct supervisor *s, size_t i); // NULL: no more
 void supervisor_stop_export(struct supervisor *s, size_t i);
+// Other options for the same mount; false: see supervised_set_options.
+bool supervisor_replace(struct supervisor *s, size_t i, struct export_options *o);
 
 // Runs program (argv, ends with NULL) as another child with less privilege, again when it dies.
 // fd becomes its descriptor 3 (stays the caller's). For metrics.

@@ -219,7 +219,7 @@ int worker_main(int argc, char **argv)
     char *error = NULL;
     int rc;
 
-    if (argc != 5 || fcntl(WORKER_FD_CHANNEL, F_GETFD) < 0)
+    if (argc < 5 || fcntl(WORKER_FD_CHANNEL, F_GETFD) < 0)
         return 2;
     for (int fd = WORKER_FD_CHANNEL; fd < WORKER_FDS_END; fd++)
         fcntl(fd, F_SETFD, FD_CLOEXEC);

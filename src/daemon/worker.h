@@ -19,5 +19,5 @@ enum {
 };
 
 // argv[2]: "stderr", "file" (its stderr is a log file) or "syslog"; argv[3], argv[4]: the user and
-// group to become when root. Returns the exit status.
+// group to become when root; what follows is for ps(1). Returns the exit status.
 int worker_main(int argc, char **argv);

@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 
-#define OS2G_CONTROL_DIR ".os2g"
-#define OS2G_CONTROL_FILE "control"
+#define OS2G_CONTROL_DIR   ".os2g"
+#define OS2G_CONTROL_FILE  "control"
 #define OS2G_CONTROL_BYTES 16368
 
 enum os2g_plan_op {

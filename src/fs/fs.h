@@ -130,7 +130,10 @@ struct fs_options {
 // Call on any thread before l has requests. 0 or -errno with a sentence in *ret_error.
 int fs_new(struct fs **ret, struct loop *l, const struct fs_options *o, struct s3_bucket *bucket,
            struct cache *cache, char **ret_error);
-void fs_free(struct fs *fs); // on the namespace loop; every request was answered
+// On the namespace loop, when every request was answered: ends listings, plans and pre-reading.
+// closed is called once, later, on the namespace loop: then fs_free, and no sooner.
+void fs_close(struct fs *fs, void (*closed)(void *arg), void *arg);
+void fs_free(struct fs *fs); // on the namespace loop; NULL is allowed
 
 struct fs_stats {
     uint64_t nodes, node_bytes, handles, snapshots, snapshot_bytes;

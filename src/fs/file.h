@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// An open file's private half: which bytes it reads and how. Made at OPEN, or, for a handle from
+// before a crash, at its first READ.
+#pragma once
+
+#include "fs/objects.h"
+#include "prefetch/stream.h"
+#include "prefetch/whole.h"
+
+#define FILE_PAGES (WHOLE_MAX / CACHE_PAGE)
+
+struct file {
+    struct fs *fs;
+    unsigned refs;   // the handle, and everything in progress for it
+    uint32_t handle; // HANDLE_NONE before and after
+    uint32_t node;   // held
+    uint64_t size;
+    struct object *object; // NULL: empty
+    struct whole whole;
+    struct stream stream;
+    uint64_t given[FILE_PAGES / 64]; // pages of a small object that the host was given
+    struct list plan_uses;           // plan_run.c: entries of plans that this file is
+};
+
+// The reference is the caller's. The node is held.
+struct file *file_new(struct fs *fs, uint32_t node, const char *path, size_t len,
+                      const struct node_version *v);
+void file_unref(struct file *f);
+struct file *file_of_handle(struct fs *fs, uint32_t handle);
+void fs_file_handle_free(struct fs *fs, uint32_t handle);
+
+// The store has another version than this node's.
+void file_found_stale(struct fs *fs, uint32_t node);
+
+// --- read.c ---
+
+// [offset, offset + len) was given to the host.
+void file_given(struct file *f, uint64_t offset, uint64_t len);
+
+// --- ahead.c: the files that are likely opened next ---
+
+// The file at path was opened; it was fetched, in that time.
+void ahead_opened(struct fs *fs, const char *path, size_t len);
+void ahead_fetched(struct fs *fs, const char *path, size_t len, uint64_t took_ns);

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The supervisor with a mount that is none, and with this program as its worker: what a worker
+// does is said in $FAKE_WORKER.
+#include "daemon/supervisor.h"
+
+#include "daemon/channel.h"
+#include "daemon/worker.h"
+#include "front/devfuse/devfuse.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "test.h"
+
+// --- the mount ---
+
+static unsigned mounts, unmounts, lazy_unmounts;
+static bool busy;
+
+int devfuse_mount(const char *dir, const struct devfuse_mount_options *o, char **ret_error)
+{
+    mounts++;
+    return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+int devfuse_unmount(const char *dir, bool lazy, char **ret_error)
+{
+    if (busy && !lazy)
+        return -EBUSY;
+    unmounts++;
+    lazy_unmounts += lazy;
+    return 0;
+}
+
+int devfuse_set_readahead(const char *dir, uint64_t bytes)
+{
+    return 0;
+}
+
+size_t devfuse_slots_size(void)
+{
+    return 4096;
+}
+
+// --- the worker ---
+
+static void wait_for_supervisor(struct channel_msg *m, int *fd)
+{
+    struct pollfd p = {.fd = WORKER_FD_CHANNEL, .events = POLLIN};
+
+    if (poll(&p, 1, 10000) != 1 || channel_receive(WORKER_FD_CHANNEL, m, fd) != 1)
+        _exit(3);
+}
+
+static void say(enum channel_kind kind, const char *text)
+{
+    channel_send(WORKER_FD_CHANNEL, kind, 0, -1, text);
+}
+
+static int fake_worker(const char *what)
+{
+    struct channel_msg m = {0};
+    unsigned until = 0;
+    int fd = -1;
+
+    signal(SIGTERM, SIG_IGN);
+    if (!strcmp(what, "fail")) {
+        say(CHANNEL_FAILED, "no such bucket");
+        return 1;
+    }
+    if (!strcmp(what, "crash"))
+        raise(SIGKILL);
+    // the first one is told to serve once it is ready, the next ones at once
+    if (channel_receive(WORKER_FD_CHANNEL, &m, &fd) != 1) {
+        say(CHANNEL_READY, NULL);
+        wait_for_supervisor(&m, &fd);
+    }
+    if (m.kind != CHANNEL_SERVE || fd < 0)
+        return 3;
+    if (!strcmp(what, "barren") && m.number > 0)
+        raise(SIGKILL);
+    say(CHANNEL_SERVING, NULL);
+    if (!strcmp(what, "barren"))
+        raise(SIGKILL);
+    if (sscanf(what, "die %u", &until) == 1 && m.number < until)
+        raise(SIGKILL);
+    if (!strcmp(what, "stay"))
+        wait_for_supervisor(&m, &fd);
+    say(CHANNEL_GONE, NULL);
+    return 0;
+}
+
+// --- running one ---
+
+static struct {
+    unsigned mounted, failed;
+    char error[256];
+    bool stop; // as soon as it is mounted
+} seen;
+
+static void on_settled(void *arg, const struct export_options *o, const char *error, bool first)
+{
+    if (error) {
+        seen.failed++;
+        snprintf(seen.error, sizeof(seen.error), "%s", error);
+    } else {
+        seen.mounted++;
+        if (seen.stop)
+            kill(getpid(), SIGTERM);
+    }
+}
+
+static int run(const char *fake)
+{
+    const struct supervisor_config config = {.log_style = "stderr", .settled = on_settled};
+    struct export_options *o = xcalloc(1, sizeof(*o));
+    char directory[] = "/tmp/os2g-test-XXXXXX";
+    struct supervisor *s;
+    char *error = NULL;
+    int rc;
+
+    assert_non_null(mkdtemp(directory));
+    setenv("FAKE_WORKER", fake, 1);
+    export_options_init(o);
+    assert_int_equal(export_options_set_source(o, "s3://bucket", &error), 0);
+    export_options_set_directory(o, directory);
+    assert_int_equal(export_options_complete(o, &error), 0);
+    assert_int_equal(supervisor_new(&s, &config), 0);
+    supervisor_add(s, o);
+    rc = supervisor_run(s);
+    supervisor_free(s);
+    rmdir(directory);
+    return rc;
+}
+
+static int set_up(void **state)
+{
+    const struct timespec now = {0};
+    sigset_t signals;
+
+    // one that the test before has not waited for
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    while (sigtimedwait(&signals, NULL, &now) > 0)
+        ;
+    memset(&seen, 0, sizeof(seen));
+    mounts = unmounts = lazy_unmounts = 0;
+    busy = false;
+    return 0;
+}
+
+// --- tests ---
+
+static void an_export_ends_when_the_kernel_has_unmounted_it(void **state)
+{
+    assert_int_equal(run("gone"), 0);
+    assert_int_equal(seen.mounted, 1);
+    assert_int_equal(mounts, 1);
+    assert_int_equal(unmounts, 0);
+}
+
+static void what_keeps_a_worker_from_starting_is_told_and_nothing_is_mounted(void **state)
+{
+    assert_int_equal(run("fail"), 1);
+    assert_int_equal(seen.failed, 1);
+    assert_string_equal(seen.error, "no such bucket");
+    assert_int_equal(mounts, 0);
+}
+
+static void a_worker_that_dies_before_it_is_ready_fails_the_mount(void **state)
+{
+    assert_int_equal(run("crash"), 1);
+    assert_non_null(strstr(seen.error, "signal 9"));
+    assert_int_equal(mounts, 0);
+}
+
+static void the_next_worker_takes_over_the_same_mount(void **state)
+{
+    assert_int_equal(run("die 20"), 0);
+    assert_int_equal(seen.mounted, 1);
+    assert_int_equal(mounts, 1);
+    assert_int_equal(unmounts, 0);
+}
+
+static void workers_that_never_serve_again_end_the_mount(void **state)
+{
+    assert_int_equal(run("barren"), 1);
+    assert_int_equal(seen.mounted, 1);
+    assert_int_equal(seen.failed, 1);
+    assert_int_equal(lazy_unmounts, 1);
+}
+
+static void a_signal_unmounts_and_waits_for_the_kernel(void **state)
+{
+    seen.stop = true;
+    assert_int_equal(run("gone"), 0);
+    assert_int_equal(seen.mounted, 1);
+}
+
+static void a_mount_in_use_is_detached(void **state)
+{
+    seen.stop = true;
+    busy = true;
+    assert_int_equal(run("die 1000000"), 0);
+    assert_int_equal(lazy_unmounts, 1);
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, set_up)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(an_export_ends_when_the_kernel_has_unmounted_it),
+        TEST(what_keeps_a_worker_from_starting_is_told_and_nothing_is_mounted),
+        TEST(a_worker_that_dies_before_it_is_ready_fails_the_mount),
+        TEST(the_next_worker_takes_over_the_same_mount),
+        TEST(workers_that_never_serve_again_end_the_mount),
+        TEST(a_signal_unmounts_and_waits_for_the_kernel),
+        TEST(a_mount_in_use_is_detached),
+    };
+
+    if (argc > 1 && !strcmp(argv[1], WORKER_ARGUMENT))
+        return fake_worker(getenv("FAKE_WORKER"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
