@@ -103,16 +103,15 @@ uint32_t pages_ahead(struct shard *s, struct cache_extent *x, uint32_t from, uin
 static bool want_start(struct shard *s, struct want *w)
 {
     struct cache_extent *x = w->extent;
-    struct cover_span span;
+    struct cover_span span = {.to = w->from};
     uint32_t end;
 
-    while (w->from < w->to) {
-        span = extent_cover(&s->pool, x, w->from, w->to);
-        if (span.what == COVER_ABSENT)
-            break;
+    do {
         w->from = span.to;
-    }
-    if (w->from >= w->to) {
+        if (w->from < w->to)
+            span = extent_cover(&s->pool, x, w->from, w->to);
+    } while (w->from < w->to && span.what != COVER_ABSENT);
+    if (w->from == w->to) {
         want_free(s, w);
         loads_check(s, x, 0);
         return true;

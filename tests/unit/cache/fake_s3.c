@@ -95,7 +95,7 @@ static void run_automatic(struct loop_msg *msg)
 
     if (!f->get)
         return;
-    info.size = strtoull(strchr(f->get->key, ':') + 1, NULL, 10);
+    info.size = strtoull(strrchr(f->get->key, ':') + 1, NULL, 10);
     if (f->get->landed == 0)
         assert_int_equal(f->get->on_head(f->get, &info, f->len), 0);
     land(f, MIN(automatic, f->len - f->get->landed));

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LONG_MS 5000
+#define LONG_MS 30000
 
 struct cache *world;
 
