@@ -173,14 +173,17 @@ static int clear_directory(const char *directory, char **ret_error)
 {
     struct mount_table t;
     bool ours = false;
-    struct stat st;
-    int rc = mount_table_read(&t);
+    int fd, rc = mount_table_read(&t);
 
     if (rc == 0) {
         ours = mount_table_at(&t, directory) != NULL;
         mount_table_free(&t);
     }
-    rc = stat(directory, &st) < 0 ? -errno : 0;
+    // attributes may come from the kernel's cache; opening asks the daemon
+    fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rc = fd < 0 ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
     if (ours && (rc == -ENOTCONN || rc == -ECONNABORTED)) {
         log_warning("daemon", "%s: the daemon that served it has died; unmounting what is left",
                     directory);
@@ -191,11 +194,9 @@ static int clear_directory(const char *directory, char **ret_error)
                                directory);
         return -EBUSY;
     }
-    if (rc < 0 || !S_ISDIR(st.st_mode)) {
-        *ret_error = xasprintf("%s: %s", directory, strerror(rc < 0 ? -rc : ENOTDIR));
-        return rc < 0 ? rc : -ENOTDIR;
-    }
-    return 0;
+    if (rc < 0)
+        *ret_error = xasprintf("%s: %s", directory, strerror(-rc));
+    return rc;
 }
 
 static int mount_now(struct supervised *s, char **ret_error)

@@ -110,18 +110,25 @@ void s3_op_report(struct s3_op *op, int error, const char *name, size_t name_len
                   char text[static S3_ERROR_TEXT])
 {
     int shown = (int)MIN(name_len, (size_t)100);
+    char what[100];
 
     text[0] = 0;
     if (error == 0)
         return;
+    // a listing's prefix may be empty, and a wrong bucket shows first in a listing
+    if (op->kind == S3_LIST)
+        snprintf(what, sizeof(what), "LIST s3://%s/",
+                 s3_bucket_settings(op->client->bucket)->bucket);
+    else
+        snprintf(what, sizeof(what), "%s ", kind_names[op->kind]);
     if (error != -ENOENT && error != -ESTALE && error != -ECANCELED)
         counter_add(&op->client->stats.errors[op->kind], 1);
     if (error == -ECANCELED)
-        snprintf(text, S3_ERROR_TEXT, "%s %.*s: cancelled", kind_names[op->kind], shown, name);
+        snprintf(text, S3_ERROR_TEXT, "%s%.*s: cancelled", what, shown, name);
     else if (op->retry.failures)
-        snprintf(text, S3_ERROR_TEXT, "%s %.*s: %s (given up after %.0f s without progress)",
-                 kind_names[op->kind], shown, name, op->why, (double)op->retry.timeout_ns / 1e9);
+        snprintf(text, S3_ERROR_TEXT, "%s%.*s: %s (given up after %.0f s without progress)", what,
+                 shown, name, op->why, (double)op->retry.timeout_ns / 1e9);
     else
-        snprintf(text, S3_ERROR_TEXT, "%s %.*s: %s", kind_names[op->kind], shown, name,
+        snprintf(text, S3_ERROR_TEXT, "%s%.*s: %s", what, shown, name,
                  op->why ? op->why : strerror(-error));
 }

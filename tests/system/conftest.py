@@ -3,6 +3,7 @@
 
 import pytest
 
+import mounts
 import s3d
 
 
@@ -18,3 +19,24 @@ def server():
     yield start
     for one in running:
         one.stop()
+
+
+@pytest.fixture
+def mount(tmp_path_factory):
+    """Mounts buckets: mount("bench", server=s, memory="64M") -> mounts.Mount, at .path; they end
+    with the test. path: another directory than one of its own."""
+    running = []
+
+    def start(source, path=None, **options):
+        path = path or tmp_path_factory.mktemp("mount").resolve()
+        try:
+            running.append(mounts.Mount(path, source, **options))
+        finally:
+            places.append(path)
+        return running[-1]
+
+    places = []
+    yield start
+    for one in reversed(running):
+        one.close()
+    assert not [p for p in places if mounts.is_mounted(p)], "a mount is left"
