@@ -36,14 +36,25 @@ static void forget_step(struct fetcher *f)
 
 static void finish(struct fetcher *f, struct credentials *c, int error, const char *text)
 {
+    bool last_resort = json_is_true(json_object_get(f->step, "last_resort"));
     json_t *root = f->root; // text may be a part of it
+    char *longer = NULL;
 
+    if (!c && last_resort && error != -ECANCELED) {
+        error = -ENOENT;
+        text = longer = xasprintf(
+            "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a "
+            "profile with --profile, or ask for anonymous access with --no-sign-request (the "
+            "last try: %s)",
+            text);
+    }
     forget_step(f);
     credentials_unref(f->keys);
     f->keys = NULL;
     f->root = NULL;
     f->step = NULL;
     f->done(f, c, error, text);
+    free(longer);
     json_decref(root);
 }
 
@@ -150,13 +161,6 @@ static void on_answer(struct small_request *r, int error)
 
     if (error == 0)
         f->kind->answered(f);
-    else if (error != -ECANCELED && json_is_true(json_object_get(f->step, "last_resort")))
-        fetcher_step_failed(f, -ENOENT,
-                            "no credentials were found: none in the environment, no profile, and "
-                            "no metadata service answers (%s). Set AWS_ACCESS_KEY_ID and "
-                            "AWS_SECRET_ACCESS_KEY, name a profile with --profile, or ask for "
-                            "anonymous access with --no-sign-request",
-                            r->error_text);
     else
         fetcher_step_failed(f, error_of(error), "%s: %s", fetcher_source(f), r->error_text);
 }

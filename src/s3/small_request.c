@@ -25,9 +25,12 @@ static bool may_pass(int error)
 
 static void finish(struct small_request *r, int error)
 {
-    if (error && !r->error_text[0])
-        snprintf(r->error_text, sizeof(r->error_text), "%.80s: %s", r->url.host,
-                 r->exchange.error_text[0] ? r->exchange.error_text : strerror(-error));
+    const char *why = r->exchange.error_text[0] ? r->exchange.error_text : strerror(-error);
+
+    if (error && strstr(why, r->url.host))
+        snprintf(r->error_text, sizeof(r->error_text), "%s", why);
+    else if (error)
+        snprintf(r->error_text, sizeof(r->error_text), "%.80s: %s", r->url.host, why);
     r->done(r, error);
 }
 

@@ -413,10 +413,17 @@ static void last_resort_that_does_not_answer_means_no_source(void **state)
                  NULL, -ENOENT, "no credentials were found");
 }
 
+static void last_resort_that_refuses_means_no_source(void **state)
+{
+    assert_error("{\"kind\":\"imds\",\"source\":\"the instance\",\"last_resort\":true,"
+                 "\"url\":\"http://127.0.0.1:PORT\"}",
+                 imds_refuses_the_token, -ENOENT, "the instance answered with status 403");
+}
+
 static void named_source_that_does_not_answer_may_come_back(void **state)
 {
     assert_error("{\"kind\":\"imds\",\"source\":\"the instance\",\"url\":\"http://127.0.0.1:1\"}",
-                 NULL, -ETIMEDOUT, "the instance: 127.0.0.1");
+                 NULL, -ETIMEDOUT, "the instance: Failed to connect to 127.0.0.1");
 }
 
 // --- containers ---
@@ -555,6 +562,7 @@ int main(void)
         TEST(instance_without_a_role_is_told_so),
         TEST(disabled_metadata_service_is_told_so),
         TEST(last_resort_that_does_not_answer_means_no_source),
+        TEST(last_resort_that_refuses_means_no_source),
         TEST(named_source_that_does_not_answer_may_come_back),
         TEST(container_is_asked_with_its_authorization),
         TEST(refusal_inside_an_answer_is_told),
