@@ -227,7 +227,7 @@ uint64_t s3_bucket_enter(struct s3_bucket *b, struct s3_bucket_waiter *w, bool d
 
     pthread_mutex_lock(&b->lock);
     wait = load_enter(&b->locked.load, demand, now);
-    if (wait == LOAD_FULL && w && !w->posted && list_empty(&w->link))
+    if (wait == LOAD_FULL && !w->posted && list_empty(&w->link))
         list_push_back(&b->locked.waiting, &w->link);
     pthread_mutex_unlock(&b->lock);
     return wait;

@@ -60,7 +60,7 @@ void s3_bucket_waiter_init(struct s3_bucket_waiter *w, struct s3_bucket *b, stru
 // Leaves the line. False: a call of wake is on its way, and w must live until then.
 bool s3_bucket_waiter_leave(struct s3_bucket_waiter *w);
 
-// As load_enter; on LOAD_FULL w, if given, stands in line.
+// As load_enter; on LOAD_FULL w stands in line.
 uint64_t s3_bucket_enter(struct s3_bucket *b, struct s3_bucket_waiter *w, bool demand);
 // Ends what enter began, and wakes whoever is next in line. True when that is self, who is left to
 // wake himself.

@@ -82,11 +82,6 @@ bool s3_client_admit(struct s3_client *c, struct s3_request *r)
     return false;
 }
 
-bool s3_client_admit_now(struct s3_client *c)
-{
-    return s3_bucket_enter(c->bucket, NULL, false) == 0;
-}
-
 void s3_client_leave(struct s3_client *c, enum load_answer a, uint64_t sent_ns)
 {
     if (a == LOAD_TOO_MUCH)

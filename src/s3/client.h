@@ -49,8 +49,6 @@ struct s3_target *s3_client_target(struct s3_client *c);
 
 // Asks for r's turn: true, or s3_request_admitted(r) follows later on (not within the call).
 bool s3_client_admit(struct s3_client *c, struct s3_request *r);
-// For a hedge: now or never.
-bool s3_client_admit_now(struct s3_client *c);
 // r's turn is over; others may be admitted within the call.
 void s3_client_leave(struct s3_client *c, enum load_answer a, uint64_t sent_ns);
 

@@ -88,10 +88,21 @@ static struct s3_request *other_of(struct get_op *g, const struct s3_request *r)
     return r == &g->first ? g->second : &g->first;
 }
 
+// Cancels one of the two; true: nothing of it is under way (any more).
+static bool drop(struct get_op *g, struct s3_request *r)
+{
+    if (!r || !s3_request_active(r))
+        return true;
+    if (!s3_request_cancel(r))
+        return false;
+    if (r == g->second)
+        hedge_give_back(&r->client->hedge); // it was never sent
+    return true;
+}
+
 static int on_head(struct s3_request *r, const struct http_head *head)
 {
     struct get_op *g = op_of(r);
-    struct s3_request *other = other_of(g, r);
     struct s3_answer a;
     int rc = check_answer(g, r, head, &a);
 
@@ -100,8 +111,7 @@ static int on_head(struct s3_request *r, const struct http_head *head)
     g->winner = r;
     loop_timer_stop(&g->timer);
     counter_add(&r->client->stats.hedges_won, r == g->second);
-    if (other && s3_request_active(other))
-        s3_request_cancel(other);
+    drop(g, other_of(g, r));
     if (g->etag)
         return 0;
     g->etag = xstrdup(a.info.etag);
@@ -156,12 +166,12 @@ static int on_body(struct s3_request *r, size_t n)
 
 // --- attempts ---
 
-static void on_timer(struct loop_timer *t);
+static void on_sent(struct s3_request *r);
 static void on_done(struct s3_request *r, struct s3_outcome o);
 
 static void prepare(struct get_op *g, struct s3_request *r)
 {
-    static const struct s3_request_ops ops = {on_head, on_room, on_body, on_done};
+    static const struct s3_request_ops ops = {on_sent, on_head, on_room, on_body, on_done};
     struct s3_get *user = g->user;
 
     s3_op_prepare(&g->op, r);
@@ -177,45 +187,50 @@ static void prepare(struct get_op *g, struct s3_request *r)
     r->if_match = g->etag ? g->etag : user->if_match;
 }
 
-static bool may_hedge(const struct get_op *g)
-{
-    return g->user->hedge && g->user->len <= HEDGE_MAX_LEN &&
-           !s3_bucket_settings(g->op.client->bucket)->no_hedging;
-}
-
 static void attempt(struct s3_op *op)
 {
     struct get_op *g = container_of(op, struct get_op, op);
-    struct hedge *h = &op->client->hedge;
 
     g->winner = g->judge = NULL;
     if (g->user->landed)
         counter_add(&op->client->stats.resumed_bodies, 1);
     prepare(g, &g->first);
     s3_request_start(&g->first);
-    if (may_hedge(g)) {
-        uint64_t delay = hedge_delay_ns(h);
-
-        hedge_sent(h);
-        if (delay)
-            loop_timer_start_ns(&g->timer, delay);
-    }
 }
 
-static void send_hedge(struct get_op *g)
-{
-    struct s3_client *c = g->op.client;
+// --- hedging ---
 
-    if (g->second || !hedge_take(&c->hedge))
+static bool may_hedge(const struct get_op *g)
+{
+    return g->user->hedge && g->user->len <= HEDGE_MAX_LEN &&
+           !s3_bucket_settings(g->op.client->bucket)->no_hedging;
+}
+
+static void on_sent(struct s3_request *r)
+{
+    struct get_op *g = op_of(r);
+    struct hedge *h = &r->client->hedge;
+    uint64_t delay;
+
+    if (r == g->second)
+        counter_add(&r->client->stats.hedges, 1);
+    if (r != &g->first || !may_hedge(g))
+        return;
+    hedge_sent(h);
+    delay = hedge_delay_ns(h);
+    if (delay)
+        loop_timer_start_ns(&g->timer, delay);
+}
+
+// It stands in line like any other, but in front.
+static void start_hedge(struct get_op *g)
+{
+    if (g->second || !hedge_take(&g->op.client->hedge))
         return;
     g->second = xcalloc(1, sizeof(*g->second));
     prepare(g, g->second);
-    if (s3_request_start_now(g->second)) {
-        counter_add(&c->stats.hedges, 1);
-    } else {
-        free(g->second);
-        g->second = NULL;
-    }
+    g->second->again = true;
+    s3_request_start(g->second);
 }
 
 static void check_lateness(struct get_op *g)
@@ -223,15 +238,15 @@ static void check_lateness(struct get_op *g)
     const struct s3_request *r = &g->first;
     uint64_t delay = hedge_delay_ns(&g->op.client->hedge), waited = 0;
 
-    if (!s3_request_active(r) || (r->state == S3_REQUEST_SENT && r->x.first_byte_ns))
+    if (!s3_request_active(r) || r->x.first_byte_ns)
         return;
-    // what counts is the time since it was sent, not that in a queue
-    if (r->state == S3_REQUEST_SENT && r->x.started_ns)
+    // connecting takes its time, which a second request would need too
+    if (r->x.started_ns)
         waited = clock_monotonic_ns() - r->x.started_ns;
     if (waited < delay)
         loop_timer_start_ns(&g->timer, delay - waited);
     else
-        send_hedge(g);
+        start_hedge(g);
 }
 
 static void on_timer(struct loop_timer *t)
@@ -285,17 +300,16 @@ static void on_done(struct s3_request *r, struct s3_outcome o)
 {
     struct get_op *g = op_of(r);
     struct s3_request *other = other_of(g, r);
-    bool other_active = other && s3_request_active(other);
+    bool alone = !other || !s3_request_active(other);
     bool may_pass = o.class != S3_OK && o.class != S3_FATAL;
 
     learn_latency(g, r);
-    if ((!g->winner || g->winner == r) && !(other_active && may_pass) && !g->judge) {
+    if ((!g->winner || g->winner == r) && (alone || !may_pass) && !g->judge) {
         g->judge = r;
         g->outcome = o;
-        if (other_active)
-            s3_request_cancel(other);
+        alone = drop(g, other);
     }
-    if (!other_active)
+    if (alone)
         settle(g);
 }
 
@@ -334,16 +348,15 @@ void s3_get_start(struct s3_client *c, struct s3_get *user)
 void s3_get_cancel(struct s3_get *user)
 {
     struct get_op *g = user->op;
-    bool idle;
+    bool first_idle, second_idle;
 
     if (!g || g->op.cancelled)
         return;
     g->op.cancelled = true;
     loop_timer_stop(&g->timer);
-    idle = s3_request_cancel(&g->first);
-    if (g->second && !s3_request_cancel(g->second))
-        idle = false;
-    if (idle)
+    first_idle = drop(g, &g->first);
+    second_idle = drop(g, g->second);
+    if (first_idle && second_idle)
         s3_op_end_cancelled(&g->op);
 }
 

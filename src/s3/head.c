@@ -99,7 +99,7 @@ static void on_done(struct s3_request *r, struct s3_outcome o)
 
 static void attempt(struct s3_op *op)
 {
-    static const struct s3_request_ops ops = {on_head, on_room, on_body, on_done};
+    static const struct s3_request_ops ops = {NULL, on_head, on_room, on_body, on_done};
     struct head_op *h = container_of(op, struct head_op, op);
     struct s3_request *r = &h->request;
 

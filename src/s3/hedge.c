@@ -45,3 +45,8 @@ bool hedge_take(struct hedge *h)
     h->budget -= 1;
     return true;
 }
+
+void hedge_give_back(struct hedge *h)
+{
+    h->budget += 1;
+}

@@ -19,4 +19,5 @@ void hedge_sample(struct hedge *h, uint64_t first_byte_ns);
 void hedge_sent(struct hedge *h); // a request that may be hedged was sent
 // How long to wait for the first byte before asking again; 0: too little is known yet.
 uint64_t hedge_delay_ns(const struct hedge *h);
-bool hedge_take(struct hedge *h); // true: one hedge may be sent, and is counted
+bool hedge_take(struct hedge *h);      // true: one hedge may be sent, and is counted
+void hedge_give_back(struct hedge *h); // it was not

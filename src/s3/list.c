@@ -14,6 +14,7 @@ struct list_op {
     struct s3_request request;
     struct buf query;
     struct s3_xml_page *page;
+    bool telling; // within the user's entry
 };
 
 // --- the query, in canonical order ---
@@ -76,20 +77,20 @@ static int on_body(struct s3_request *r, size_t n)
 static int tell_entries(struct list_op *o)
 {
     size_t skipped = s3_xml_page_skipped(o->page);
+    int rc = 0;
 
     if (skipped)
         log_debug("s3", "LIST %.*s: %zu keys with a zero byte left out", (int)o->user->prefix_len,
                   o->user->prefix, skipped);
-    for (size_t i = 0; i < s3_xml_page_count(o->page) && !o->op.cancelled; i++) {
+    o->telling = true;
+    for (size_t i = 0; i < s3_xml_page_count(o->page) && rc >= 0 && !o->op.cancelled; i++) {
         struct s3_list_entry e;
-        int rc;
 
         s3_xml_page_entry(o->page, i, &e);
         rc = o->user->entry(o->user, &e);
-        if (rc < 0)
-            return rc;
     }
-    return 0;
+    o->telling = false;
+    return rc;
 }
 
 static void on_done(struct s3_request *r, struct s3_outcome out)
@@ -108,7 +109,7 @@ static void on_done(struct s3_request *r, struct s3_outcome out)
 
 static void attempt(struct s3_op *op)
 {
-    static const struct s3_request_ops ops = {on_head, on_room, on_body, on_done};
+    static const struct s3_request_ops ops = {NULL, on_head, on_room, on_body, on_done};
     struct list_op *o = container_of(op, struct list_op, op);
     struct s3_request *r = &o->request;
 
@@ -155,6 +156,8 @@ void s3_list_cancel(struct s3_list *user)
 {
     struct list_op *o = user->op;
 
-    if (o)
+    if (o && o->telling)
+        o->op.cancelled = true; // the end is near anyway
+    else if (o)
         s3_op_cancel(&o->op, &o->request);
 }

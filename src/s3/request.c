@@ -187,6 +187,8 @@ static void send_signed(struct s3_request *r, struct credentials *cr)
     r->sent_ns = clock_monotonic_ns();
     counter_add(&c->stats.requests[r->kind], 1);
     http_exchange_start(c->http, &r->x);
+    if (r->ops->on_sent)
+        r->ops->on_sent(r);
 }
 
 void s3_request_admitted(struct s3_request *r)
@@ -210,7 +212,7 @@ void s3_request_signable(struct s3_request *r)
         s3_request_admitted(r);
 }
 
-static void begin(struct s3_request *r)
+void s3_request_start(struct s3_request *r)
 {
     assert(r->state == S3_REQUEST_IDLE);
     free(r->why);
@@ -219,28 +221,7 @@ static void begin(struct s3_request *r)
     r->status = 0;
     r->sent_ns = r->queued_ns = 0;
     list_init(&r->link);
-}
-
-void s3_request_start(struct s3_request *r)
-{
-    begin(r);
     s3_request_signable(r);
-}
-
-bool s3_request_start_now(struct s3_request *r)
-{
-    struct credentials *cr;
-
-    begin(r);
-    if (!s3_client_admit_now(r->client))
-        return false;
-    cr = credentials_provider_peek(s3_bucket_credentials(r->client->bucket));
-    if (!cr) {
-        s3_client_leave(r->client, LOAD_SAYS_NOTHING, 0);
-        return false;
-    }
-    send_signed(r, cr);
-    return true;
 }
 
 bool s3_request_cancel(struct s3_request *r)

@@ -18,6 +18,7 @@ struct s3_outcome {
 struct s3_request;
 
 struct s3_request_ops {
+    void (*on_sent)(struct s3_request *r); // it has had its turn; may be NULL
     // As in http_exchange, for answers of 200 and 206 only.
     int (*on_head)(struct s3_request *r, const struct http_head *head);
     int (*on_room)(struct s3_request *r, struct iovec *iov, int max);
@@ -65,8 +66,6 @@ struct s3_request {
 };
 
 void s3_request_start(struct s3_request *r);
-// Sends a hedge at once, or returns false.
-bool s3_request_start_now(struct s3_request *r);
 // True: nothing is under way (any more), on_done will not come. False: on_done follows, with
 // -ECANCELED.
 bool s3_request_cancel(struct s3_request *r);

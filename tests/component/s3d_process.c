@@ -154,6 +154,11 @@ void s3d_process_set_faults(struct s3d_process *p, const char *rules)
     free(s3d_process_ask(p, "PUT", "/_s3d/faults", rules));
 }
 
+void s3d_process_set_latency(struct s3d_process *p, const char *spec)
+{
+    free(s3d_process_ask(p, "PUT", "/_s3d/latency", spec));
+}
+
 void s3d_process_reset_counters(struct s3d_process *p)
 {
     free(s3d_process_ask(p, "POST", "/_s3d/reset", ""));

@@ -22,6 +22,7 @@ void s3d_process_stop(struct s3d_process *p);
 char *s3d_process_ask(struct s3d_process *p, const char *method, const char *path,
                       const char *body);
 void s3d_process_set_faults(struct s3d_process *p, const char *rules); // "" for none
+void s3d_process_set_latency(struct s3d_process *p, const char *spec);
 void s3d_process_reset_counters(struct s3d_process *p);
 // A number of GET /_s3d/counters by its path of names: "operations.GetObject", "statuses.206"; 0 if
 // absent.
