@@ -78,6 +78,7 @@ static void begin(struct dirstream *ds)
 {
     read_shared(ds, dir_list(ds->dir, ds->begun ? clock_monotonic_ns() : ds->opened_ns));
     ds->begun = true;
+    walk_note(ds->fs, ds->dir->path, ds->dir->len);
 }
 
 static size_t last_place(struct dirstream *ds, char out[static 257])
@@ -132,7 +133,6 @@ static void choose(struct dirstream *ds)
 
     if (ds->offset == 0) {
         begin(ds);
-        walk_note(ds->fs, ds->dir->path, ds->dir->len);
         return;
     }
     len = last_place(ds, key);
@@ -160,7 +160,7 @@ static void end(struct dirstream *ds, int error)
         req->reply->dirents_end(req);
 }
 
-static bool add_dots(struct dirstream *ds, unsigned *added)
+static bool add_dots(struct dirstream *ds)
 {
     struct nodes *n = ds->fs->nodes;
     struct fs_entry e;
@@ -169,7 +169,7 @@ static bool add_dots(struct dirstream *ds, unsigned *added)
         fs_entry_fill(ds->fs, ds->node, 0, &e);
         if (!ds->req->reply->dirent(ds->req, ".", 1, COOKIE_DOT, &e))
             return false;
-        ++*added;
+        ds->offset = COOKIE_DOT;
     }
     if (ds->offset < COOKIE_DOTDOT) {
         uint32_t parent = ds->node == NODE_ROOT ? NODE_ROOT : nodes_parent(n, ds->node);
@@ -177,7 +177,7 @@ static bool add_dots(struct dirstream *ds, unsigned *added)
         fs_entry_fill(ds->fs, parent, 0, &e);
         if (!ds->req->reply->dirent(ds->req, "..", 2, COOKIE_DOTDOT, &e))
             return false;
-        ++*added;
+        ds->offset = COOKIE_DOTDOT;
     }
     return true;
 }
@@ -301,10 +301,13 @@ static void on_shared_page(struct dir_waiter *w, int error)
 {
     struct dirstream *ds = container_of(w, struct dirstream, waiter);
 
-    if (error)
+    if (error) {
         end(ds, error);
-    else
-        go_on(ds);
+        return;
+    }
+    if (is_lost(ds)) // what others did on the same page took the memory
+        choose(ds);
+    go_on(ds);
 }
 
 static void on_own_page(struct listing *l, int error, bool last)
@@ -349,7 +352,7 @@ static void go_on(struct dirstream *ds)
     unsigned added = 0;
     uint32_t i = 0;
 
-    if (!add_dots(ds, &added)) {
+    if (!add_dots(ds)) {
         end(ds, 0);
         return;
     }
@@ -365,10 +368,9 @@ static void go_on(struct dirstream *ds)
 
 static void read_control_dir(struct dirstream *ds)
 {
-    unsigned added = 0;
     struct fs_entry e;
 
-    if (add_dots(ds, &added) && ds->offset < COOKIE_DOTDOT + 1) {
+    if (add_dots(ds) && ds->offset < COOKIE_DOTDOT + 1) {
         fs_entry_fill(ds->fs, NODE_CONTROL_FILE, UINT64_MAX, &e);
         if (ds->req->reply->dirent(ds->req, OS2G_CONTROL_FILE, strlen(OS2G_CONTROL_FILE),
                                    COOKIE_DOTDOT + 1, &e) &&
