@@ -11,11 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IN_SIZE     4096        // most heads; a larger one grows it up to HTTP_MAX_HEAD_BYTES
-#define ROOM_IOVS   64          //
-#define READ_MAX    (256 * KIB) // at once: what has just arrived is still in the CPU's cache
-#define FAIR_SHARE  (1 * MIB)   // before the loop's other connections have their turn
-#define MAX_INTERIM 16          // 1xx heads before the final one
+#define IN_SIZE     4096 // most heads; a larger one grows it up to HTTP_MAX_HEAD_BYTES
+#define ROOM_IOVS   64
+#define FAIR_SHARE  (1 * MIB) // before the loop's other connections have their turn
+#define MAX_INTERIM 16        // 1xx heads before the final one
 
 enum next {
     GO_ON,
@@ -194,7 +193,7 @@ static enum next move_body(struct http_conn *c, uint64_t left, size_t *budget)
         loop_io_want(c->io, 0);
         return WAIT;
     }
-    n = trim(iov, n, MIN(left, READ_MAX));
+    n = trim(iov, n, MIN(left, (uint64_t)*budget));
     if (c->in_pos < c->in_len) {
         got = (ssize_t)copy_out(c, iov, n);
     } else {
