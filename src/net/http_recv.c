@@ -181,9 +181,15 @@ static enum next move_body(struct http_conn *c, uint64_t left, size_t *budget)
 {
     struct http_exchange *x = c->x;
     struct iovec iov[ROOM_IOVS];
-    int n = x->on_room(x, iov, ROOM_IOVS), rc;
     ssize_t got;
+    int n, rc;
 
+    if (*budget == 0) {
+        if (c->in_pos < c->in_len || http_link_buffers(c->bytes))
+            http_conn_kick(c);
+        return WAIT;
+    }
+    n = x->on_room(x, iov, ROOM_IOVS);
     if (c->x != x)
         return GONE;
     if (n < 0)
@@ -245,7 +251,7 @@ void http_recv_run(struct http_conn *c)
     size_t budget = FAIR_SHARE;
     enum next next = GO_ON;
 
-    while (next == GO_ON && budget > 0) {
+    while (next == GO_ON) {
         switch (c->recv) {
         case RECV_HEAD:
             next = recv_head(c);
@@ -258,6 +264,4 @@ void http_recv_run(struct http_conn *c)
             break;
         }
     }
-    if (next == GO_ON && (c->in_pos < c->in_len || http_link_buffers(c->bytes)))
-        http_conn_kick(c);
 }
