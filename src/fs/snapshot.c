@@ -335,13 +335,13 @@ bool snapshot_seek(const struct snapshot *s, uint64_t cookie, uint64_t base, uin
 
     if (number < COOKIE_FIRST + base)
         return false;
-    at = (uint32_t)MIN(number - COOKIE_FIRST - base, (uint64_t)INT32_MAX);
+    at = (uint32_t)MIN(number - COOKIE_FIRST - base, (uint64_t)n);
     if (at < n && cookie_hash(s, at) == hash) {
         *ret_next = at + 1;
         return true;
     }
     // the directory has changed: the same name, as near as it is to where it was
-    for (uint32_t d = 1; d <= MAX(at, n); d++) {
+    for (uint32_t d = 1; d <= n; d++) {
         if (at >= d && at - d < n && cookie_hash(s, at - d) == hash) {
             *ret_next = at - d + 1;
             return true;

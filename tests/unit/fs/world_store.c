@@ -21,12 +21,30 @@ static int compare(const void *a, const void *b)
     return strcmp(((const struct world_object *)a)->key, ((const struct world_object *)b)->key);
 }
 
+// The first object whose key is not before key.
+static size_t lower_bound(const char *key)
+{
+    size_t from = 0, to = world.n_objects;
+
+    while (from < to) {
+        size_t mid = (from + to) / 2;
+
+        if (strcmp(world.objects[mid].key, key) < 0)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return from;
+}
+
 static struct world_object *find(const char *key, size_t len)
 {
-    for (size_t i = 0; i < world.n_objects; i++)
-        if (strlen(world.objects[i].key) == len && !memcmp(world.objects[i].key, key, len))
-            return &world.objects[i];
-    return NULL;
+    char *copy = xmemdup(key, len);
+    size_t at = lower_bound(copy);
+    bool same = at < world.n_objects && !strcmp(world.objects[at].key, copy);
+
+    free(copy);
+    return same ? &world.objects[at] : NULL;
 }
 
 void world_put(const char *key, uint64_t size, const char *etag)
@@ -219,11 +237,15 @@ static bool same_key(const struct s3_list_entry *a, const struct s3_list_entry *
 // object to go on with.
 static size_t page(struct s3_list *l, struct s3_list_entry *out, size_t max)
 {
-    size_t i = l->continuation ? strtoul(l->continuation, NULL, 10) : 0, n = 0;
+    size_t i = lower_bound(l->start_after ? l->start_after : l->prefix), n = 0;
 
+    if (l->continuation)
+        i = strtoul(l->continuation, NULL, 10);
     for (; i < world.n_objects; i++) {
         struct s3_list_entry e;
 
+        if (strncmp(world.objects[i].key, l->prefix, l->prefix_len) > 0)
+            break;
         if (!entry_of(l, &world.objects[i], &e))
             continue;
         if (n && out[n - 1].is_prefix && same_key(&out[n - 1], &e))
