@@ -38,6 +38,9 @@ struct fs_opened {
     bool direct_io;
     bool keep_cache; // the kernel's pages of this node are still right
     bool cache_dir;
+    // A worker before this one made the handle, and may have been heard: no unopen if this answer
+    // is not.
+    bool known;
 };
 
 // How a wire takes answers. Any of them ends the request; req must not be touched afterwards.

@@ -103,13 +103,14 @@ void file_found_stale(struct fs *fs, uint32_t node)
 
 // --- OPEN ---
 
-static void reply_opened(struct fs *fs, struct fs_request *req, uint32_t handle)
+static void reply_opened(struct fs *fs, struct fs_request *req, uint32_t handle, bool known)
 {
     struct fs_opened o = {
         .handle = handles_id(fs->handles, handle),
         .direct_io = fs->o.direct_io,
         // a node is one version: pages that the host has of it stay right
         .keep_cache = !fs->o.direct_io,
+        .known = known,
     };
 
     req->reply->opened(req, &o);
@@ -131,7 +132,7 @@ static void finish(struct fs *fs, struct fs_request *req, struct file *f)
     nodes_hold(fs->nodes, f->node);
     handles_set_private(fs->handles, handle, f);
     fs_count_handles(fs);
-    reply_opened(fs, req, handle);
+    reply_opened(fs, req, handle, false);
 }
 
 static void tell_archived(struct fs *fs, uint32_t node)
@@ -292,7 +293,7 @@ void fs_op_open(struct fs *fs, struct fs_request *req, uint64_t node, int flags)
     if (req->replayed)
         handle = handles_find_unique(fs->handles, HANDLE_FILE, node, req->unique);
     if (handle)
-        reply_opened(fs, req, handle);
+        reply_opened(fs, req, handle, true);
     else if (nodes_flags(fs->nodes, slot) & NODE_STALE)
         req->reply->error(req, -ESTALE);
     else

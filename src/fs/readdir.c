@@ -410,6 +410,7 @@ void fs_op_opendir(struct fs *fs, struct fs_request *req, uint64_t node)
     }
     if (req->replayed)
         handle = handles_find_unique(fs->handles, HANDLE_DIR, node, req->unique);
+    o.known = handle != HANDLE_NONE;
     if (!handle) {
         rc = handles_new(fs->handles, HANDLE_DIR, node, req->unique, &handle);
         if (rc < 0) {
@@ -438,6 +439,9 @@ void fs_op_readdir(struct fs *fs, struct fs_request *req, uint64_t handle, uint6
     ds = handles_private(fs->handles, slot);
     if (!ds) // opened before the worker died
         ds = stream_new(fs, slot, nodes_slot(fs->nodes, handles_node(fs->handles, slot)));
+    // one that is answered again after a crash may have been heard before it
+    if (ds->req && ds->req->replayed)
+        on_cancel(ds->req, ds);
     if (ds->req) {
         req->reply->error(req, -EBUSY);
         return;

@@ -128,7 +128,7 @@ static void reply_opened(struct fs_request *req, const struct fs_opened *o)
                       (o->keep_cache ? FOPEN_KEEP_CACHE : 0) | (o->cache_dir ? FOPEN_CACHE_DIR : 0),
     };
 
-    if (send_one(r, 0, &out, sizeof(out)) == -ENOENT)
+    if (send_one(r, 0, &out, sizeof(out)) == -ENOENT && !o->known)
         s->config.ops->unopen(s->config.fs, out.fh);
     fuse_reply_end(r);
 }
