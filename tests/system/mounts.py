@@ -110,15 +110,21 @@ class Mount:
             try:
                 if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "os2g-worker":
                     return int(pid)
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):
                 pass
         return None
 
     def kill_worker(self):
         """kill -9 of the worker there is at the moment; its pid."""
-        pid = wait_until(self.child_pid)
-        os.kill(pid, signal.SIGKILL)
-        return pid
+        def kill():
+            pid = self.child_pid()
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (TypeError, ProcessLookupError):
+                return None  # none there, or it was being reaped
+            return pid
+
+        return wait_until(kill)
 
     def umount(self, *options, check=True):
         """The CompletedProcess of os2g umount."""
