@@ -301,10 +301,11 @@ static void on_done(struct s3_request *r, struct s3_outcome o)
     struct get_op *g = op_of(r);
     struct s3_request *other = other_of(g, r);
     bool alone = !other || !s3_request_active(other);
-    bool may_pass = o.class != S3_OK && o.class != S3_FATAL;
+    // the other one may still win
+    bool passes = !alone && !g->winner && o.class != S3_OK && o.class != S3_FATAL;
 
     learn_latency(g, r);
-    if ((!g->winner || g->winner == r) && (alone || !may_pass) && !g->judge) {
+    if ((!g->winner || g->winner == r) && !passes && !g->judge) {
         g->judge = r;
         g->outcome = o;
         alone = drop(g, other);

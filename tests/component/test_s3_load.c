@@ -250,6 +250,26 @@ static void late_small_gets_are_sent_twice_but_few(void **state)
     are_right(g, 3000, KIB);
 }
 
+// The winner's body breaks off before the loser's cancellation has been reported.
+static void a_winner_that_breaks_off_is_gone_on_with(void **state)
+{
+    struct s3_fixture_get **g = tiny_gets(1000, true);
+    uint64_t hedges, resumed;
+
+    begin((struct s3_settings){.max_connections = 16}, "", "0");
+    s3_fixture_get_all(&fixture, g, 1000);
+    are_right(g, 1000, KIB);
+    hedges = s3_fixture_stat(&fixture, hedges);
+    resumed = s3_fixture_stat(&fixture, resumed_bodies);
+    s3d_process_set_latency(&fixture.server, "60ms");
+    s3d_process_set_faults(&fixture.server, "GET * nth=1,2 close 50%");
+    g = tiny_gets(1, true);
+    s3_fixture_get_all(&fixture, g, 1);
+    are_right(g, 1, KIB);
+    assert_int_equal(s3_fixture_stat(&fixture, hedges), hedges + 1);
+    assert_int_equal(s3_fixture_stat(&fixture, resumed_bodies), resumed + 1);
+}
+
 static void without_leave_nothing_is_hedged(void **state)
 {
     struct s3_fixture_get **g = tiny_gets(500, true);
@@ -360,6 +380,7 @@ int main(void)
         cmocka_unit_test(what_is_raised_goes_before_background),
         cmocka_unit_test(a_throttling_store_is_asked_for_less),
         cmocka_unit_test(late_small_gets_are_sent_twice_but_few),
+        cmocka_unit_test(a_winner_that_breaks_off_is_gone_on_with),
         cmocka_unit_test(without_leave_nothing_is_hedged),
         cmocka_unit_test(waiting_and_sent_requests_can_be_cancelled),
         cmocka_unit_test(a_stalled_body_can_be_cancelled),
