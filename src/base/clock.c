@@ -23,8 +23,9 @@ static const char days[7][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
 
 static int to_seconds(struct tm *tm, int64_t *ret_s)
 {
-    if (tm->tm_mon < 0 || tm->tm_mon > 11 || tm->tm_mday < 1 || tm->tm_mday > 31 ||
-        tm->tm_hour > 23 || tm->tm_min > 59 || tm->tm_sec > 60)
+    if (tm->tm_year < -1900 || tm->tm_mon < 0 || tm->tm_mon > 11 || tm->tm_mday < 1 ||
+        tm->tm_mday > 31 || tm->tm_hour < 0 || tm->tm_hour > 23 || tm->tm_min < 0 ||
+        tm->tm_min > 59 || tm->tm_sec < 0 || tm->tm_sec > 60)
         return -EINVAL;
     *ret_s = (int64_t)timegm(tm);
     return 0;
@@ -43,17 +44,23 @@ static int digits(const char *s, int n)
     return v;
 }
 
+// Whether s has form's characters wherever form has none of 0, A and a.
+static bool has_form(const char *s, const char *form)
+{
+    for (; *form; form++, s++)
+        if (!*s || (!strchr("0Aa", *form) && *s != *form))
+            return false;
+    return true;
+}
+
 // By hand: strptime would follow the locale's month names, and every answer of a store has a date.
 int clock_parse_http_date(const char *s, int64_t *ret_s)
 {
     static const char form[] = "Aaa, 00 Aaa 0000 00:00:00 GMT";
     struct tm tm = {.tm_mon = -1};
 
-    if (strlen(s) != sizeof(form) - 1)
+    if (!has_form(s, form) || s[sizeof(form) - 1])
         return -EINVAL;
-    for (size_t i = 0; i < sizeof(form) - 1; i++)
-        if (form[i] != '0' && form[i] != 'A' && form[i] != 'a' && s[i] != form[i])
-            return -EINVAL;
     for (int i = 0; i < 12; i++)
         if (!memcmp(s + 8, months[i], 3))
             tm.tm_mon = i;
@@ -62,26 +69,27 @@ int clock_parse_http_date(const char *s, int64_t *ret_s)
     tm.tm_hour = digits(s + 17, 2);
     tm.tm_min = digits(s + 20, 2);
     tm.tm_sec = digits(s + 23, 2);
-    if (tm.tm_year < -1900 || tm.tm_hour < 0 || tm.tm_min < 0 || tm.tm_sec < 0)
-        return -EINVAL;
     return to_seconds(&tm, ret_s);
 }
 
 int clock_parse_iso8601(const char *s, int64_t *ret_s)
 {
+    static const char form[] = "0000-00-00T00:00:00";
     struct tm tm = {0};
-    int end = 0, year, mon;
 
-    if (sscanf(s, "%4d-%2d-%2dT%2d:%2d:%2d%n", &year, &mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min,
-               &tm.tm_sec, &end) != 6)
+    if (!has_form(s, form))
         return -EINVAL;
-    s += end;
+    tm.tm_year = digits(s, 4) - 1900;
+    tm.tm_mon = digits(s + 5, 2) - 1;
+    tm.tm_mday = digits(s + 8, 2);
+    tm.tm_hour = digits(s + 11, 2);
+    tm.tm_min = digits(s + 14, 2);
+    tm.tm_sec = digits(s + 17, 2);
+    s += sizeof(form) - 1;
     if (*s == '.')
         s += 1 + strspn(s + 1, "0123456789");
     if (strcmp(s, "Z") && strcmp(s, "+00:00"))
         return -EINVAL;
-    tm.tm_year = year - 1900;
-    tm.tm_mon = mon - 1;
     return to_seconds(&tm, ret_s);
 }
 

@@ -12,9 +12,9 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#define SITE_LINES 10
+#define SITE_LINES     10
 #define SITE_WINDOW_NS (10 * NS_PER_S)
-#define MAX_MODULES 32
+#define MAX_MODULES    32
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
@@ -109,9 +109,10 @@ int log_open_syslog(const char *name)
 
 bool log_enabled(enum log_level level, const char *module)
 {
-    for (size_t i = 0; i < n_modules; i++)
-        if (!strcmp(modules[i].name, module))
-            return level <= modules[i].level;
+    // what was said last counts
+    for (size_t i = n_modules; i > 0; i--)
+        if (!strcmp(modules[i - 1].name, module))
+            return level <= modules[i - 1].level;
     return level <= default_level;
 }
 

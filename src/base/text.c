@@ -2,7 +2,6 @@
 #include "base/text.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -101,6 +100,10 @@ int text_unbase64(struct buf *out, const char *s, size_t len)
         return -EINVAL;
     while (pad < 2 && s[len - 1 - pad] == '=')
         pad++;
+    // EVP_DecodeBlock would pass over blanks around it and a '=' in it
+    for (size_t i = 0; i < len - pad; i++)
+        if (!isalnum((unsigned char)s[i]) && s[i] != '+' && s[i] != '/')
+            return -EINVAL;
     buf_reserve(out, len / 4 * 3);
     n = EVP_DecodeBlock((unsigned char *)out->data + out->len, (const unsigned char *)s, (int)len);
     if (n < 0)
@@ -172,7 +175,7 @@ int text_parse_duration(const char *s, uint64_t *ret_ns)
     if (!(*s >= '0' && *s <= '9') && *s != '.')
         return -EINVAL;
     v = strtod(s, &end);
-    if (!isfinite(v))
+    if (strspn(s, "0123456789.") != (size_t)(end - s)) // no exponents, no hexadecimal
         return -EINVAL;
     for (size_t i = 0; i < ARRAY_LEN(units); i++) {
         if (strcmp(end, units[i].name))
