@@ -164,8 +164,11 @@ enum s3_error request_route(struct request *r)
 
     r->raw_query = query ? query + 1 : "";
     buf_reset(&r->path);
-    if (text_percent_decode(&r->path, target, path_len) < 0 ||
-        memchr(buf_str(&r->path), 0, r->path.len) ||
+    if (text_percent_decode(&r->path, target, path_len) < 0) {
+        buf_reset(&r->path); // half decoded
+        return S3_InvalidURI;
+    }
+    if (memchr(buf_str(&r->path), 0, r->path.len) ||
         query_parse(&r->query, r->raw_query, false) < 0)
         return S3_InvalidURI;
     path = buf_str(&r->path);

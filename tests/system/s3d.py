@@ -51,6 +51,11 @@ class S3d:
     def pid(self):
         return self.process.pid
 
+    def memory(self):
+        """Bytes of anonymous memory that it has."""
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) << 10 for line in f if line.startswith("RssAnon"))
+
     def stop(self, how=signal.SIGTERM):
         """Ends it; its exit code."""
         if self.process.poll() is None:
