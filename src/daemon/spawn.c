@@ -75,12 +75,12 @@ static _Noreturn void child(const struct program *p, char *const argv[], const i
     if (exe < 0)
         _exit(127);
     for (size_t i = 0; i < n_fds; i++) {
-        moved[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, above);
-        if (moved[i] < 0)
+        moved[i] = fds[i] < 0 ? -1 : fcntl(fds[i], F_DUPFD_CLOEXEC, above);
+        if (fds[i] >= 0 && moved[i] < 0)
             _exit(127);
     }
     for (size_t i = 0; i < n_fds; i++)
-        if (dup2(moved[i], FIRST_FD + (int)i) < 0)
+        if (moved[i] >= 0 && dup2(moved[i], FIRST_FD + (int)i) < 0)
             _exit(127);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

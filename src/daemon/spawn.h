@@ -21,6 +21,7 @@ int program_reopen(struct program *p);
 // Back to the version before, if there is one; whether there was.
 bool program_revert(struct program *p);
 
-// argv: of the child, ends with NULL. fds: become 3, 4, … in the child; all others but 0 to 2 are
-// closed. A child made by a single-threaded process. Returns the pid or -errno.
+// argv: of the child, ends with NULL. fds: become 3, 4, … in the child (where one is -1
+// there is none); all others but 0 to 2 are closed. A child made by a single-threaded process.
+// Returns the pid or -errno.
 pid_t spawn(const struct program *p, char *const argv[], const int *fds, size_t n_fds);

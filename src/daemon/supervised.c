@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/broker.h"
-#include "daemon/control_client.h"
 #include "daemon/mount_table.h"
 #include "daemon/privilege.h"
 #include "daemon/worker.h"
@@ -14,10 +13,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,15 +33,6 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-static void drop_control(struct supervised *s)
-{
-    if (s->control_fd >= 0)
-        unlink(s->control_path);
-    close_fd(&s->control_fd);
-    free(s->control_path);
-    s->control_path = NULL;
-}
-
 static void end(struct supervised *s, enum supervised_state state)
 {
     if (s->worker > 0)
@@ -58,11 +44,7 @@ static void end(struct supervised *s, enum supervised_state state)
     s->worker = s->broker = s->helper = 0; // reaped by the supervisor as nobody's
     close_fd(&s->channel);
     close_fd(&s->fuse_fd);
-    close_fd(&s->options_fd);
-    close_fd(&s->slots_fd);
-    close_fd(&s->nodes_fd);
-    close_fd(&s->handles_fd);
-    drop_control(s);
+    lasting_close(&s->lasting);
     s->state = state;
     s->due_ns = UINT64_MAX;
 }
@@ -73,97 +55,6 @@ static void fail(struct supervised *s, char *error)
     s->error = error;
     s->served = false;
     end(s, SUPERVISED_FAILED);
-}
-
-// --- what outlives workers ---
-
-static int make_memfd(const char *name, size_t size)
-{
-    int fd = memfd_create(name, MFD_CLOEXEC);
-
-    if (fd >= 0 && ftruncate(fd, (off_t)size) < 0)
-        close_fd(&fd);
-    return fd;
-}
-
-static int make_options_fd(const struct export_options *o)
-{
-    int fd = memfd_create("os2g-options", MFD_CLOEXEC);
-
-    if (fd >= 0 && pwrite(fd, o->given.data, o->given.len, 0) != (ssize_t)o->given.len)
-        close_fd(&fd);
-    return fd;
-}
-
-// Nobody else may have made the directory ready for us.
-static int make_control_directory(const char *path, bool root)
-{
-    struct stat st;
-
-    if (mkdir(path, root ? 0755 : 0700) < 0 && errno != EEXIST)
-        return -errno;
-    if (lstat(path, &st) < 0)
-        return -errno;
-    return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
-}
-
-static int listen_at(const char *path, bool root)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    uid_t worker_uid;
-    gid_t worker_gid;
-    int fd;
-
-    if (strlen(path) >= sizeof(address.sun_path))
-        return -ENAMETOOLONG;
-    strcpy(address.sun_path, path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    unlink(path);
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, 0600) < 0 ||
-        listen(fd, 64) < 0) {
-        int rc = -errno;
-
-        close(fd);
-        return rc;
-    }
-    // the metrics process asks, too, and is no more than a worker
-    privilege_worker_ids(&worker_uid, &worker_gid);
-    if (root && chown(path, worker_uid, worker_gid) < 0)
-        log_warning("daemon", "%s: %s: no metrics of this mount", path, strerror(errno));
-    return fd;
-}
-
-static int make_control(struct supervised *s, char **ret_error)
-{
-    bool root = geteuid() == 0;
-    char *directory = control_directory(geteuid());
-    int rc = make_control_directory(directory, root);
-
-    if (rc == 0) {
-        s->control_path = control_path(geteuid(), s->options->directory);
-        rc = s->control_fd = listen_at(s->control_path, root);
-    }
-    if (rc < 0)
-        *ret_error =
-            xasprintf("%s cannot be used for the control socket: %s", directory, strerror(-rc));
-    free(directory);
-    return rc < 0 ? rc : 0;
-}
-
-static int make_descriptors(struct supervised *s, char **ret_error)
-{
-    close_fd(&s->options_fd); // set_options may have been quicker
-    s->options_fd = make_options_fd(s->options);
-    s->slots_fd = make_memfd("os2g-slots", devfuse_slots_size());
-    s->nodes_fd = make_memfd("os2g-nodes", 0);
-    s->handles_fd = make_memfd("os2g-handles", 0);
-    if (s->options_fd < 0 || s->slots_fd < 0 || s->nodes_fd < 0 || s->handles_fd < 0) {
-        *ret_error = xasprintf("memory for the state of the mount: %s", strerror(errno));
-        return -ENOMEM;
-    }
-    return make_control(s, ret_error);
 }
 
 // --- the mount ---
@@ -242,6 +133,7 @@ static int start_worker(struct supervised *s)
                           s->options->source,
                           s->options->directory,
                           NULL};
+    const struct lasting *l = &s->lasting;
     int pair[2], rc = channel_pair(pair);
     uid_t uid;
     gid_t gid;
@@ -253,8 +145,8 @@ static int start_worker(struct supervised *s)
     snprintf(gid_text, sizeof(gid_text), "%u", gid);
     {
         // in the order of worker.h
-        const int fds[] = {pair[1],     s->options_fd, s->slots_fd,
-                           s->nodes_fd, s->handles_fd, s->control_fd};
+        const int fds[] = {pair[1],       l->options_fd, l->slots_fd, l->nodes_fd,
+                           l->handles_fd, l->control_fd, l->ca_fd};
 
         _Static_assert(ARRAY_LEN(fds) == WORKER_FDS_END - WORKER_FD_CHANNEL, "as in worker.h");
         s->worker = spawn(s->program, argv, fds, ARRAY_LEN(fds));
@@ -504,17 +396,13 @@ void supervised_time(struct supervised *s, uint64_t now_ns)
 bool supervised_set_options(struct supervised *s, struct export_options *o)
 {
     const struct export_options *now = s->options;
-    int fd;
 
     if (strcmp(now->source, o->source) || strcmp(now->directory, o->directory) ||
         strcmp(now->prefix, o->prefix) || now->allow_other != o->allow_other ||
         now->allow_root != o->allow_root)
         return false;
-    fd = make_options_fd(o);
-    if (fd < 0)
+    if (lasting_set_options(&s->lasting, o) < 0)
         return false;
-    close_fd(&s->options_fd);
-    s->options_fd = fd;
     export_options_fini(s->options);
     free(s->options);
     s->options = o;
@@ -567,7 +455,7 @@ void supervised_stop(struct supervised *s)
         s->state = SUPERVISED_STOPPING;
         s->due_ns = clock_monotonic_ns() + STOP_NS;
         unmount(s);
-        drop_control(s); // its name is free for the next mount at this place
+        lasting_drop_control(&s->lasting); // its name is free for the next mount at this place
         return;
     case SUPERVISED_ENDED:
         return;
@@ -588,7 +476,7 @@ void supervised_restart(struct supervised *s)
     s->due_ns = UINT64_MAX;
     rc = clear_directory(s->options->directory, &error);
     if (rc == 0)
-        rc = make_descriptors(s, &error);
+        rc = lasting_make(&s->lasting, s->options, &error);
     if (rc == 0) {
         rc = start_worker(s);
         if (rc < 0)
@@ -607,11 +495,7 @@ void supervised_start(struct supervised *s, struct export_options *options, stru
         .log_style = log_style,
         .channel = -1,
         .fuse_fd = -1,
-        .options_fd = -1,
-        .slots_fd = -1,
-        .nodes_fd = -1,
-        .handles_fd = -1,
-        .control_fd = -1,
+        .lasting = LASTING_NONE,
     };
     supervised_restart(s);
 }

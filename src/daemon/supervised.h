@@ -14,6 +14,7 @@
 
 #include "daemon/channel.h"
 #include "daemon/export_options.h"
+#include "daemon/lasting.h"
 #include "daemon/spawn.h"
 
 #include <sys/types.h>
@@ -46,8 +47,8 @@ struct supervised {
     unsigned hasty;        // deaths in a row soon after it
     bool renewing;         // the worker's end is ours
 
-    int fuse_fd, options_fd, slots_fd, nodes_fd, handles_fd, control_fd;
-    char *control_path;
+    int fuse_fd; // /dev/fuse of the mount, or -1
+    struct lasting lasting;
 
     pid_t broker; // or 0
     uint64_t broker_due_ns;

@@ -180,6 +180,10 @@ static int read_options(struct export_options *o, char **ret_error)
     else
         rc = export_options_replay(o, given, (size_t)st.st_size, ret_error);
     free(given);
+    if (fcntl(WORKER_FD_CA, F_GETFD) >= 0) {
+        free(o->s3.ca_file);
+        o->s3.ca_file = xasprintf("/proc/self/fd/%d", WORKER_FD_CA);
+    }
     return rc < 0 ? rc : export_options_complete(o, ret_error);
 }
 

@@ -15,6 +15,7 @@ enum {
     WORKER_FD_NODES,
     WORKER_FD_HANDLES,
     WORKER_FD_CONTROL, // listening socket, control.h
+    WORKER_FD_CA,      // memfd: the trusted authorities, if there are any of our own
     WORKER_FDS_END,
 };
 

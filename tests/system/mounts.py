@@ -61,6 +61,14 @@ def is_mounted(path):
     return any(line.split()[4] == str(path) for line in open("/proc/self/mountinfo"))
 
 
+def status_of(path, env=None, prefix=()):
+    """All counters of the mount at path, see os2g(1)."""
+    out = subprocess.run([*prefix, str(PROGRAM), "status", "--json", str(path)], check=True,
+                         env=env or environment(), timeout=SECONDS, stdout=subprocess.PIPE)
+    answer = json.loads(out.stdout)
+    return answer[0] if isinstance(answer, list) else answer
+
+
 class Mount:
     """`os2g mount SOURCE PATH` until umount(). source: "bench" or "bench/prefix/". What the command
     says when it fails is in the CalledProcessError's stderr. as_user: runs it as that user, who
@@ -89,10 +97,7 @@ class Mount:
 
     def status(self):
         """All counters, see os2g(1)."""
-        out = subprocess.run([*self._as, str(PROGRAM), "status", "--json", str(self.path)],
-                             env=self.env, check=True, timeout=SECONDS, stdout=subprocess.PIPE)
-        answer = json.loads(out.stdout)
-        return answer[0] if isinstance(answer, list) else answer
+        return status_of(self.path, self.env, self._as)
 
     def worker_pid(self):
         return self.status()["worker"]["pid"]

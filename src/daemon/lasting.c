@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/lasting.h"
+
+#include "base/log.h"
+#include "daemon/control_client.h"
+#include "daemon/privilege.h"
+#include "front/devfuse/devfuse.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define CA_MAX (4 * MIB)
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void lasting_drop_control(struct lasting *l)
+{
+    if (l->control_fd >= 0)
+        unlink(l->control_path);
+    close_fd(&l->control_fd);
+    free(l->control_path);
+    l->control_path = NULL;
+}
+
+void lasting_close(struct lasting *l)
+{
+    lasting_drop_control(l);
+    close_fd(&l->options_fd);
+    close_fd(&l->slots_fd);
+    close_fd(&l->nodes_fd);
+    close_fd(&l->handles_fd);
+    close_fd(&l->ca_fd);
+}
+
+// --- memory ---
+
+static int make_memfd(const char *name, size_t size)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC);
+
+    if (fd >= 0 && ftruncate(fd, (off_t)size) < 0)
+        close_fd(&fd);
+    return fd;
+}
+
+static int make_options(const struct export_options *o)
+{
+    int fd = memfd_create("os2g-options", MFD_CLOEXEC);
+
+    if (fd >= 0 && pwrite(fd, o->given.data, o->given.len, 0) != (ssize_t)o->given.len)
+        close_fd(&fd);
+    return fd;
+}
+
+int lasting_set_options(struct lasting *l, const struct export_options *o)
+{
+    int fd = make_options(o);
+
+    if (fd < 0)
+        return -errno;
+    close_fd(&l->options_fd);
+    l->options_fd = fd;
+    return 0;
+}
+
+static int copy_file(int from, int to)
+{
+    char piece[16384];
+    size_t total = 0;
+    ssize_t n;
+
+    while ((n = read(from, piece, sizeof(piece))) > 0) {
+        total += (size_t)n;
+        if (total > CA_MAX)
+            return -EFBIG;
+        if (write(to, piece, (size_t)n) != n)
+            return -EIO;
+    }
+    return n < 0 ? -errno : 0;
+}
+
+// A worker of root could not open a file in root's home.
+static int make_ca(struct lasting *l, const struct export_options *o, char **ret_error)
+{
+    const char *path = o->s3.ca_file ? o->s3.ca_file : getenv("AWS_CA_BUNDLE");
+    int from, rc;
+
+    if (!path || !*path || geteuid() != 0)
+        return 0;
+    l->ca_fd = make_memfd("os2g-ca", 0);
+    from = open(path, O_RDONLY | O_CLOEXEC);
+    rc = from < 0 || l->ca_fd < 0 ? -errno : copy_file(from, l->ca_fd);
+    close_fd(&from);
+    if (rc < 0)
+        *ret_error = xasprintf("ca-file: %s: %s", path, strerror(-rc));
+    return rc;
+}
+
+// --- the control socket ---
+
+// Nobody else may have made the directory ready for us.
+static int make_directory(const char *path, bool root)
+{
+    struct stat st;
+
+    if (mkdir(path, root ? 0755 : 0700) < 0 && errno != EEXIST)
+        return -errno;
+    if (lstat(path, &st) < 0)
+        return -errno;
+    return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
+}
+
+static int listen_at(const char *path, bool root)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    uid_t worker_uid;
+    gid_t worker_gid;
+    int fd;
+
+    if (strlen(path) >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    strcpy(address.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    unlink(path);
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, 0600) < 0 ||
+        listen(fd, 64) < 0) {
+        int rc = -errno;
+
+        close(fd);
+        return rc;
+    }
+    // the metrics process asks, too, and is no more than a worker
+    privilege_worker_ids(&worker_uid, &worker_gid);
+    if (root && chown(path, worker_uid, worker_gid) < 0)
+        log_warning("daemon", "%s: %s: no metrics of this mount", path, strerror(errno));
+    return fd;
+}
+
+static int make_control(struct lasting *l, const char *mount, char **ret_error)
+{
+    bool root = geteuid() == 0;
+    char *directory = control_directory(geteuid());
+    int rc = make_directory(directory, root);
+
+    if (rc == 0) {
+        l->control_path = control_path(geteuid(), mount);
+        rc = l->control_fd = listen_at(l->control_path, root);
+    }
+    if (rc < 0)
+        *ret_error =
+            xasprintf("%s cannot be used for the control socket: %s", directory, strerror(-rc));
+    free(directory);
+    return rc < 0 ? rc : 0;
+}
+
+int lasting_make(struct lasting *l, const struct export_options *o, char **ret_error)
+{
+    int rc;
+
+    l->options_fd = make_options(o);
+    l->slots_fd = make_memfd("os2g-slots", devfuse_slots_size());
+    l->nodes_fd = make_memfd("os2g-nodes", 0);
+    l->handles_fd = make_memfd("os2g-handles", 0);
+    if (l->options_fd < 0 || l->slots_fd < 0 || l->nodes_fd < 0 || l->handles_fd < 0) {
+        *ret_error = xasprintf("memory for the state of the mount: %s", strerror(errno));
+        return -ENOMEM;
+    }
+    rc = make_ca(l, o, ret_error);
+    return rc < 0 ? rc : make_control(l, o->directory, ret_error);
+}

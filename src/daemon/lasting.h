@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a mount keeps over the lives of its workers, /dev/fuse aside: memory of its state, its
+// options, its control socket. Held by the supervisor, handed to each worker; for supervised.c.
+#pragma once
+
+#include "daemon/export_options.h"
+
+struct lasting {
+    int options_fd, slots_fd, nodes_fd, handles_fd; // memfds
+    int ca_fd;                                      // memfd: the trusted authorities, or -1
+    int control_fd;                                 // listens at control_path
+    char *control_path;
+};
+
+#define LASTING_NONE                                                                               \
+    ((struct lasting){.options_fd = -1,                                                            \
+                      .slots_fd = -1,                                                              \
+                      .nodes_fd = -1,                                                              \
+                      .handles_fd = -1,                                                            \
+                      .ca_fd = -1,                                                                 \
+                      .control_fd = -1})
+
+// New ones, for a new mount. 0, or -errno with a sentence; l is to be closed in any case.
+int lasting_make(struct lasting *l, const struct export_options *o, char **ret_error);
+// What the next worker reads instead. 0 or -errno (all as before).
+int lasting_set_options(struct lasting *l, const struct export_options *o);
+void lasting_drop_control(struct lasting *l); // its name is free again
+void lasting_close(struct lasting *l);
