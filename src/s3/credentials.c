@@ -104,26 +104,34 @@ bool credentials_same_keys(const struct credentials *a, const struct credentials
 
 // --- documents ---
 
+static int two_digits(const char *s)
+{
+    if (s[0] < '0' || s[0] > '9' || s[1] < '0' || s[1] > '9')
+        return -1;
+    return (s[0] - '0') * 10 + s[1] - '0';
+}
+
 // "2026-11-29T18:29:03Z", also with an offset as some credential_process write it.
 static int parse_expiration(const char *s, int64_t *ret)
 {
     size_t len = strlen(s);
-    const char *zone = len > 6 ? s + len - 6 : s;
-    unsigned hours, minutes;
+    const char *zone = len > 6 ? s + len - 6 : s; // "+02:00"
+    int hours, minutes, rc;
     char *utc;
-    int rc, end;
 
     if (clock_parse_iso8601(s, ret) == 0)
         return 0;
-    if ((*zone != '+' && *zone != '-') ||
-        sscanf(zone + 1, "%2u:%2u%n", &hours, &minutes, &end) != 2 || end != 5 || hours > 14 ||
-        minutes > 59)
+    if (*zone != '+' && *zone != '-')
+        return -EINVAL;
+    hours = two_digits(zone + 1);
+    minutes = zone[3] == ':' ? two_digits(zone + 4) : -1;
+    if (hours < 0 || hours > 14 || minutes < 0 || minutes > 59)
         return -EINVAL;
     utc = xasprintf("%.*sZ", (int)(zone - s), s);
     rc = clock_parse_iso8601(utc, ret);
     free(utc);
     if (rc == 0)
-        *ret -= (*zone == '-' ? -1 : 1) * (int64_t)(hours * 3600 + minutes * 60);
+        *ret -= (*zone == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
     return rc;
 }
 

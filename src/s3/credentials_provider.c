@@ -339,14 +339,11 @@ static void on_close(struct loop_msg *msg)
     p->closing = true;
     loop_timer_stop(&p->timer);
     deliver_all(p, NULL, -ECANCELED, "the client is being closed");
-    if (p->state == IDLE) {
-        free_provider(p);
-    } else if (p->state == RESOLVING) {
+    if (p->state == RESOLVING)
         // its end may come when the loop has already stopped: by then no connection may be left
         fetcher_fini(&p->fetcher);
-    } else if (!fetcher_cancel(&p->fetcher)) {
+    else if (p->state == IDLE || !fetcher_cancel(&p->fetcher))
         free_provider(p);
-    }
 }
 
 void credentials_provider_free(struct credentials_provider *p)

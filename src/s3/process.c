@@ -226,7 +226,7 @@ static int open_pipes(int out[2], int err[2])
 
 static int run_words(struct process *p, const char *command, char **words, char **ret_error)
 {
-    int out[2], err[2];
+    int out[2] = {-1, -1}, err[2] = {-1, -1};
     int rc = open_pipes(out, err);
 
     if (rc < 0)

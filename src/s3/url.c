@@ -101,9 +101,8 @@ int url_parse(const char *text, struct url *ret, char **ret_error)
     }
     if (!is_target(end) || strlen(end) + 1 >= sizeof(u.target))
         return refuse(text, "its path is too long or has characters that need escaping", ret_error);
-    if (*end != '/')
-        u.target[0] = '/';
-    strcat(u.target, end);
+    u.target[0] = '/';
+    memcpy(u.target + (*end != '/'), end, strlen(end) + 1);
     *ret = u;
     return 0;
 }

@@ -12,7 +12,6 @@
 
 #include <openssl/evp.h>
 #include <stdio.h>
-#include <unistd.h>
 
 static struct server server;
 static struct loop *loop;
@@ -518,11 +517,14 @@ static void refused_sso_sign_in_tells_to_sign_in(void **state)
 
 // --- the end ---
 
+static sem_t request_came;
+
 static void sts_waits_for_the_end(struct server *s)
 {
     struct peer *p = server_accept(s);
 
     peer_read_request(p);
+    sem_post(&request_came);
     peer_expect_end(p);
     peer_close(p);
 }
@@ -531,12 +533,13 @@ static void provider_may_be_freed_while_it_waits_for_an_answer(void **state)
 {
     struct waiting w;
 
+    sem_init(&request_came, 0, 0);
     snprintf(steps, sizeof(steps), "%s", WEB_IDENTITY);
     server_start(&server, sts_waits_for_the_end, NULL);
     assert_int_equal(
         credentials_provider_new(&provider, loop, &(struct credentials_config){0}, &resolver), 0);
     waiting_start(&w, loop, provider);
-    usleep(50000);
+    sem_wait(&request_came);
     loop_call(loop, free_on_loop, NULL);
     provider = NULL;
     assert_true(waiting_end(&w));
