@@ -325,6 +325,7 @@ void fs_file_handle_free(struct fs *fs, uint32_t handle)
     }
     handles_free(fs->handles, handle);
     nodes_unhold(fs->nodes, node);
+    fs_count_nodes(fs);
     fs_count_handles(fs);
 }
 

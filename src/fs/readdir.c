@@ -476,6 +476,7 @@ void fs_dir_handle_free(struct fs *fs, uint32_t handle)
         stream_free(ds);
     handles_free(fs->handles, handle);
     nodes_unhold(fs->nodes, node);
+    fs_count_nodes(fs);
     fs_count_handles(fs);
 }
 

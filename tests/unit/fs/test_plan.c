@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world.h"
+
+#include "fs/control.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t control;
+
+static int begin(void **state)
+{
+    char key[32];
+
+    world_begin();
+    for (int i = 0; i < 200; i++) {
+        snprintf(key, sizeof(key), "d/f%03d", i);
+        world_put(key, 1000, ETAG_1);
+    }
+    world_put("d/empty", 0, ETAG_1);
+    world_put("d/vast", 100 * MIB, ETAG_1);
+    world_put("d/sub/x", 1000, ETAG_1);
+    world_put("d/vanish", 1000, ETAG_1);
+    world_start();
+    control = host_open(host_walk(".os2g/control"))->opened.handle;
+    return 0;
+}
+
+static int end(void **state)
+{
+    world_end();
+    return 0;
+}
+
+static struct host_request *send_plan(uint32_t op, const char *paths, size_t len)
+{
+    static struct os2g_plan_request p;
+    struct host_request *r = host_begin();
+
+    p = (struct os2g_plan_request){.op = op, .len = (uint32_t)len};
+    if (len && len <= sizeof(p.data))
+        memcpy(p.data, paths, len);
+    fs_ops()->ioctl(world.fs, &r->fs, 3, control, OS2G_IOC_PLAN, &p, sizeof(p), sizeof(p));
+    host_wait(r);
+    return r;
+}
+
+static void ok(struct host_request *r)
+{
+    assert_int_equal(r->answer, ANSWER_IOCTL);
+    assert_int_equal(r->error, 0);
+}
+
+static struct os2g_plan_request status(void)
+{
+    struct host_request *r = send_plan(OS2G_PLAN_STATUS, NULL, 0);
+    struct os2g_plan_request p;
+
+    ok(r);
+    assert_int_equal(r->bytes.len, sizeof(p));
+    memcpy(&p, r->bytes.data, sizeof(p));
+    return p;
+}
+
+static void plan_paths(const char *paths, size_t len)
+{
+    ok(send_plan(OS2G_PLAN_BEGIN, NULL, 0));
+    ok(send_plan(OS2G_PLAN_ADD, paths, len));
+    ok(send_plan(OS2G_PLAN_COMMIT, NULL, 0));
+    world_run();
+}
+
+// d/f000 to d/f<n-1>, backwards
+static void plan_files(int n)
+{
+    struct buf b = {0};
+
+    for (int i = n; i-- > 0;) {
+        buf_printf(&b, "d/f%03d", i);
+        buf_add(&b, "", 1);
+    }
+    plan_paths(b.data, b.len);
+    buf_free(&b);
+}
+
+static uint64_t open_file(int i)
+{
+    char path[32];
+    struct host_request *r;
+
+    snprintf(path, sizeof(path), "d/f%03d", i);
+    r = host_open(host_walk(path));
+    assert_int_equal(r->answer, ANSWER_OPENED);
+    return r->opened.handle;
+}
+
+static void planned_files_are_fetched_before_they_are_opened(void **state)
+{
+    plan_files(100);
+    assert_int_equal(world.background_loads, 100);
+    assert_int_equal(status().entries, 100);
+    assert_int_equal(status().fetched, 100);
+    assert_int_equal(status().bytes, 100000);
+    // one listing found them all
+    assert_int_equal(world.lists - world.exact_lists, 1);
+}
+
+static void entry_is_used_by_its_last_byte_or_by_release(void **state)
+{
+    uint64_t handle;
+
+    plan_files(20);
+    handle = open_file(7);
+    host_read(handle, 0, 500);
+    assert_int_equal(status().used, 0);
+    host_read(handle, 500, 500);
+    assert_int_equal(status().used, 1);
+    host_release(handle);
+    assert_int_equal(status().used, 1);
+    host_release(open_file(8));
+    assert_int_equal(status().used, 2);
+}
+
+static void few_paths_are_looked_up_one_by_one(void **state)
+{
+    plan_paths("d/f001\0d/f002", 14);
+    assert_int_equal(status().fetched, 2);
+    assert_int_equal(world.lists, world.exact_lists);
+}
+
+static void paths_may_begin_as_users_write_them(void **state)
+{
+    plan_paths("./d/f001\0/d/f002\0.//d/f003", 27);
+    assert_int_equal(status().fetched, 3);
+}
+
+static void what_cannot_be_fetched_is_missing(void **state)
+{
+    static const char paths[] = "d/none\0d/empty\0d/sub\0d\0none/none\0d/\0d/f001\0d//f1";
+
+    plan_paths(paths, sizeof(paths));
+    assert_int_equal(status().entries, 8);
+    assert_int_equal(status().missing, 7);
+    assert_int_equal(status().fetched, 1);
+}
+
+static void store_out_of_reach_makes_entries_missing_and_no_error(void **state)
+{
+    world.list_error = -EIO;
+    plan_files(50);
+    assert_int_equal(status().missing, 50);
+}
+
+static void object_larger_than_a_load_is_fetched_in_part(void **state)
+{
+    plan_paths("d/vast", 7);
+    assert_true(world.prefetched >= 8 * MIB);
+    assert_int_equal(status().fetched, 1);
+}
+
+static void object_that_the_host_has_whole_is_not_fetched(void **state)
+{
+    uint64_t handle = open_file(5);
+
+    host_read(handle, 0, 1000);
+    host_release(handle);
+    world.background_loads = 0;
+    plan_paths("d/f005", 7);
+    assert_int_equal(world.background_loads, 0);
+}
+
+static void file_that_was_opened_first_is_not_fetched_by_the_plan(void **state)
+{
+    uint64_t handle = open_file(5);
+
+    world.loads = 0;
+    plan_paths("d/f005\0d/f006", 14);
+    assert_true(world.loads <= 2);
+    host_release(handle);
+}
+
+static void plan_ends_with_its_handle(void **state)
+{
+    struct fs_stats before, after;
+
+    plan_files(50);
+    fs_stats_read(world.fs, &before);
+    assert_int_equal(before.plan_fetched, 50);
+    host_release(control);
+    assert_true(world.unwants >= 50);
+    host_release(open_file(3));
+    fs_stats_read(world.fs, &after);
+    assert_int_equal(after.plan_used, before.plan_used);
+}
+
+static void plan_may_end_while_it_is_at_work(void **state)
+{
+    for (int held = 0; held < 2; held++) {
+        ok(send_plan(OS2G_PLAN_BEGIN, NULL, 0));
+        ok(send_plan(OS2G_PLAN_ADD, "d/f001\0d/f002\0d/f003", 21));
+        world.hold = true;
+        ok(send_plan(OS2G_PLAN_COMMIT, NULL, 0));
+        world_run();
+        if (held) {
+            world_run_held(); // lookups; loads are held up now
+            world_run();
+        }
+        ok(send_plan(OS2G_PLAN_BEGIN, NULL, 0));
+        world.hold = false;
+        world_run_held();
+        world_run();
+        world_run_held();
+        world_run();
+    }
+    assert_int_equal(status().entries, 0);
+}
+
+static void file_system_may_close_while_a_plan_is_at_work(void **state)
+{
+    world.hold = true;
+    plan_files(100);
+    world_end();
+    begin(state);
+}
+
+static void new_plan_forgets_the_one_before(void **state)
+{
+    plan_files(50);
+    plan_paths("d/f100", 7);
+    assert_int_equal(status().entries, 1);
+}
+
+static void two_plans_of_two_handles_are_both_served(void **state)
+{
+    uint64_t first = control, handle;
+
+    plan_files(20);
+    control = host_open(host_walk(".os2g/control"))->opened.handle;
+    plan_files(20);
+    handle = open_file(3);
+    host_read(handle, 0, 1000);
+    assert_int_equal(status().used, 1);
+    control = first;
+    assert_int_equal(status().used, 1);
+}
+
+static void malformed_requests_are_refused(void **state)
+{
+    struct os2g_plan_request p = {.op = OS2G_PLAN_STATUS};
+    struct host_request *r;
+
+    assert_int_equal(send_plan(OS2G_PLAN_ADD, "a", 2)->error, -EINVAL); // no plan
+    assert_int_equal(send_plan(OS2G_PLAN_COMMIT, NULL, 0)->error, -EINVAL);
+    assert_int_equal(send_plan(77, NULL, 0)->error, -EINVAL);
+    assert_int_equal(send_plan(0, NULL, 0)->error, -EINVAL);
+    ok(send_plan(OS2G_PLAN_BEGIN, NULL, 0));
+    assert_int_equal(send_plan(OS2G_PLAN_ADD, "no zero", 7)->error, -EINVAL);
+    assert_int_equal(send_plan(OS2G_PLAN_ADD, "a\0\0b", 5)->error, -EINVAL); // an empty path
+    assert_int_equal(send_plan(OS2G_PLAN_ADD, "a", UINT32_MAX)->error, -EINVAL);
+    ok(send_plan(OS2G_PLAN_COMMIT, NULL, 0));
+    assert_int_equal(send_plan(OS2G_PLAN_ADD, "a", 2)->error, -EINVAL); // committed
+    assert_int_equal(send_plan(OS2G_PLAN_COMMIT, NULL, 0)->error, -EINVAL);
+
+    r = host_begin();
+    fs_ops()->ioctl(world.fs, &r->fs, 3, control, OS2G_IOC_PLAN, &p, sizeof(p) - 1, sizeof(p));
+    assert_int_equal(r->error, -EINVAL);
+    r = host_begin();
+    fs_ops()->ioctl(world.fs, &r->fs, 3, control, OS2G_IOC_PLAN, &p, sizeof(p), 10);
+    assert_int_equal(r->error, -EINVAL);
+    r = host_begin();
+    fs_ops()->ioctl(world.fs, &r->fs, 3, control, 1234, &p, sizeof(p), sizeof(p));
+    assert_int_equal(r->error, -ENOTTY);
+    r = host_begin();
+    fs_ops()->ioctl(world.fs, &r->fs, 3, open_file(1), OS2G_IOC_PLAN, &p, sizeof(p), sizeof(p));
+    assert_int_equal(r->error, -ENOTTY);
+}
+
+static void number_of_plans_is_bounded(void **state)
+{
+    uint64_t first = control;
+    int error = 0;
+
+    for (int i = 0; i < 100 && !error; i++) {
+        control = host_open(host_walk(".os2g/control"))->opened.handle;
+        error = send_plan(OS2G_PLAN_BEGIN, NULL, 0)->error;
+    }
+    assert_int_equal(error, -ENOSPC);
+    control = first;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(planned_files_are_fetched_before_they_are_opened),
+        TEST(entry_is_used_by_its_last_byte_or_by_release),
+        TEST(few_paths_are_looked_up_one_by_one),
+        TEST(paths_may_begin_as_users_write_them),
+        TEST(what_cannot_be_fetched_is_missing),
+        TEST(store_out_of_reach_makes_entries_missing_and_no_error),
+        TEST(object_larger_than_a_load_is_fetched_in_part),
+        TEST(object_that_the_host_has_whole_is_not_fetched),
+        TEST(file_that_was_opened_first_is_not_fetched_by_the_plan),
+        TEST(plan_ends_with_its_handle),
+        TEST(plan_may_end_while_it_is_at_work),
+        TEST(file_system_may_close_while_a_plan_is_at_work),
+        TEST(new_plan_forgets_the_one_before),
+        TEST(two_plans_of_two_handles_are_both_served),
+        TEST(malformed_requests_are_refused),
+        TEST(number_of_plans_is_bounded),
+    };
+
+    return cmocka_run_group_tests_name("fs/plan", tests, NULL, NULL);
+}
