@@ -14,6 +14,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#define IMDS_DEFAULT_URL "http://169.254.169.254"
+
 // --- environment ---
 
 static const char *env(const char *name)
@@ -81,7 +83,7 @@ static const char *profile_value(const struct local *l, const char *key)
     return v ? v : aws_config_get(l->credentials_file, AWS_PROFILE, l->profile, key);
 }
 
-const char *local_region(const struct local *l)
+static const char *local_region(const struct local *l)
 {
     if (l->config->region)
         return l->config->region;

@@ -18,7 +18,6 @@
 //   assume_role   sts_url, sts_region, role_arn, session_name, external_id?, duration_s?
 #pragma once
 
-#include "net/http_client.h"
 #include "s3/credentials.h"
 
 #include <jansson.h>
@@ -40,8 +39,6 @@ struct local {
 json_t *local_step_add(struct local *l, const char *kind, const char *source);
 void local_step_set(struct local *l, json_t *step, const char *name, const char *value);
 void local_sts_set(struct local *l, json_t *step);
-// The region that the profile or the environment gives, or NULL.
-const char *local_region(const struct local *l);
 // Where service ("STS") is asked: AWS_ENDPOINT_URL_STS, AWS_ENDPOINT_URL, the profile's
 // endpoint_url for it ("sts") or at all; NULL: at Amazon's. The caller frees.
 char *local_endpoint(const struct local *l, const char *env_suffix, const char *service);
@@ -55,9 +52,3 @@ int local_web_identity(struct local *l, const char *role, const char *file, cons
 int local_passwd_file(struct local *l); // credentials_passwd.c
 // As a step of kind keys; takes the reference.
 void local_keys_add(struct local *l, struct credentials *c);
-
-// --- the steps ---
-
-struct credentials_fetcher; // fetcher.h
-
-#define IMDS_DEFAULT_URL "http://169.254.169.254"
