@@ -117,6 +117,15 @@ void extent_unpin(struct pool *p, struct cache_extent *x, uint32_t from, uint32_
     extent_let_go(x);
 }
 
+// Of bytes that a page holds, for pool_take.
+static uint64_t page_name(const struct cache_extent *x, uint32_t i)
+{
+    uint64_t h = x->object->id * 0x9e3779b97f4a7c15u;
+
+    h = (h ^ (h >> 29) ^ (x->number << 8 | i)) * 0xbf58476d1ce4e5b9u;
+    return h ^ h >> 32;
+}
+
 void extent_fill(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t to)
 {
     uint32_t first = page_of(from), near = first > 0 ? x->pages[first - 1] : NO_PAGE;
@@ -124,7 +133,7 @@ void extent_fill(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t
     near = near == NO_PAGE ? pool_find_run(p, extent_missing_pages(x, from, to)) : near + 1;
     for (uint32_t i = first; i <= page_of(to - 1); i++) {
         if (x->pages[i] == NO_PAGE) {
-            x->pages[i] = pool_take(p, near, x, i);
+            x->pages[i] = pool_take(p, near, x, i, page_name(x, i));
             x->resident++;
         }
         near = x->pages[i] + 1;

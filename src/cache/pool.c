@@ -7,6 +7,8 @@
 void pool_init(struct pool *p, void *base, uint32_t n_pages, void (*evicted)(struct page *page))
 {
     *p = (struct pool){.base = base, .n_pages = n_pages, .evicted = evicted};
+    p->keep = MIN(POOL_KEEP, n_pages / 4);
+    p->ghosts = xcalloc(n_pages, sizeof(*p->ghosts));
     p->pages = xcalloc(n_pages, sizeof(*p->pages));
     p->free = xcalloc((n_pages + 63) / 64, sizeof(*p->free));
     for (uint32_t i = 0; i < n_pages; i++) {
@@ -22,6 +24,7 @@ void pool_fini(struct pool *p)
 {
     free(p->pages);
     free(p->free);
+    free(p->ghosts);
 }
 
 static uint32_t page_number(const struct pool *p, const struct page *page)
@@ -54,8 +57,36 @@ static void move(struct pool *p, struct page *page, enum page_place to)
         counter_add(&p->peak, used - counter_read(&p->peak));
 }
 
+// --- what was asked for again ---
+
+static struct ghost *ghost_of(const struct pool *p, uint64_t name)
+{
+    return &p->ghosts[name % p->n_pages];
+}
+
+static void ghost_add(struct pool *p, const struct page *page)
+{
+    *ghost_of(p, page->name) = (struct ghost){(uint32_t)(page->name >> 32), ++p->evictions};
+}
+
+static void ghost_check(struct pool *p, uint64_t name)
+{
+    struct ghost *g = ghost_of(p, name);
+
+    if (!g->evictions || g->tag != (uint32_t)(name >> 32))
+        return;
+    // it went so many evictions ago; with all of the pool for READ pages it would be here yet
+    if (p->keep < p->n_pages && p->evictions - g->evictions < p->n_pages - p->keep)
+        p->keep++;
+    g->evictions = 0;
+}
+
+// --- going ---
+
 static void evict(struct pool *p, struct page *page)
 {
+    if (page->place == PAGE_READ)
+        ghost_add(p, page);
     counter_add(&p->wasted_bytes, (uint64_t)__builtin_popcount(page->unread) * BLOCK);
     move(p, page, PAGE_FREE);
     p->evicted(page);
@@ -102,6 +133,12 @@ uint32_t pool_available(const struct pool *p, bool demand)
     return (uint32_t)(n + (demand ? pool_count(p, PAGE_UNREAD) : 0));
 }
 
+// Free pages that were used before.
+static uint64_t free_touched(const struct pool *p)
+{
+    return pool_count(p, PAGE_FREE) - (p->n_pages - p->touched);
+}
+
 void pool_reserve(struct pool *p, uint32_t n, bool demand)
 {
     int last = demand ? PAGE_UNREAD : PAGE_READ;
@@ -113,6 +150,8 @@ void pool_reserve(struct pool *p, uint32_t n, bool demand)
                (page = list_first(&p->places[place], struct page, link)))
             evict(p, page);
     }
+    while (free_touched(p) < n && pool_count(p, PAGE_READ) > p->keep)
+        evict(p, list_first(&p->places[PAGE_READ], struct page, link));
     assert(pool_count(p, PAGE_FREE) >= n);
 }
 
@@ -156,7 +195,8 @@ uint32_t pool_find_run(const struct pool *p, uint32_t n)
     return first;
 }
 
-uint32_t pool_take(struct pool *p, uint32_t near, struct cache_extent *x, uint32_t index)
+uint32_t pool_take(struct pool *p, uint32_t near, struct cache_extent *x, uint32_t index,
+                   uint64_t name)
 {
     uint32_t number = is_free(p, near) ? near : next_free(p, p->first_free);
     struct page *page = &p->pages[number];
@@ -165,11 +205,14 @@ uint32_t pool_take(struct pool *p, uint32_t near, struct cache_extent *x, uint32
     p->free[number / 64] &= ~((uint64_t)1 << number % 64);
     if (number == p->first_free)
         p->first_free++;
+    p->touched = MAX(p->touched, number + 1);
+    ghost_check(p, name);
     move(p, page, PAGE_BUSY);
     page->extent = x;
     page->index = index;
     page->busy = 1;
     page->valid = page->unread = 0;
     page->unwanted = false;
+    page->name = name;
     return number;
 }

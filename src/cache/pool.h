@@ -12,6 +12,11 @@
 // that came ahead and were given up; READ bytes, which readers (and their kernel's page cache)
 // have had; and, for demand only, UNREAD ones that came ahead. Within each the longest unused
 // first.
+//
+// Memory that was never used is slow (the kernel has to find and clear it, no cache holds it), and
+// bytes that were read are seldom asked for again. So READ pages beyond `keep` go before a page
+// that was never used is taken; and each page that is asked for again, and would still be here if
+// all memory were used, raises keep by one.
 #pragma once
 
 #include "base/counter.h"
@@ -29,23 +34,35 @@ struct page {
     struct cache_extent *extent;
     uint32_t index;  // in the extent
     uint32_t busy;   // pins and GETs
+    uint64_t name;   // a hash of what it holds
     uint16_t valid;  // bit i: block i holds the object's bytes (all it has of them)
     uint16_t unread; // of these: came ahead, nobody has read them
     uint8_t place;
     bool unwanted;
 };
 
+// What a READ page held that has gone, and when.
+struct ghost {
+    uint32_t tag, evictions;
+};
+
 struct pool {
     uint8_t *base;
     struct page *pages;
-    uint64_t *free;                  // a bit for each page
-    uint32_t n_pages, first_free;    // no page below is free
+    uint64_t *free;               // a bit for each page
+    uint32_t n_pages, first_free; // no page below is free
+    uint32_t touched;             // no page from here on was ever used
+    uint32_t keep;
+    struct ghost *ghosts;            // n_pages of them
+    uint32_t evictions;              // of READ pages
     struct list places[PAGE_PLACES]; // of all but FREE and BUSY
     struct counter counts[PAGE_PLACES];
     struct counter peak, wasted_bytes;
     // The extent forgets the page, which is going.
     void (*evicted)(struct page *page);
 };
+
+#define POOL_KEEP ((uint32_t)(16 * MIB / CACHE_PAGE)) // at first
 
 // base: n_pages of CACHE_PAGE bytes, the caller's.
 void pool_init(struct pool *p, void *base, uint32_t n_pages, void (*evicted)(struct page *page));
@@ -58,12 +75,14 @@ static inline void *page_data(const struct pool *p, uint32_t page)
 
 // How many pages can be had, by evicting what may go.
 uint32_t pool_available(const struct pool *p, bool demand);
-// Makes n pages free; pool_available has said that there are so many.
+// Sees that n pages are free; pool_available has said that there are so many.
 void pool_reserve(struct pool *p, uint32_t n, bool demand);
 // The first of n free pages that lie side by side, or where there are any.
 uint32_t pool_find_run(const struct pool *p, uint32_t n);
-// Takes a free page, near if that is free; it is BUSY once and empty.
-uint32_t pool_take(struct pool *p, uint32_t near, struct cache_extent *x, uint32_t index);
+// Takes a free page, near if that is free; it is BUSY once and empty. name: a hash of what it will
+// hold.
+uint32_t pool_take(struct pool *p, uint32_t near, struct cache_extent *x, uint32_t index,
+                   uint64_t name);
 
 void pool_pin(struct pool *p, uint32_t page);
 void pool_unpin(struct pool *p, uint32_t page);

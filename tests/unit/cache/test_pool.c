@@ -33,7 +33,7 @@ static int teardown(void **state)
 // Takes a page, named by index, that ends in the given place.
 static uint32_t page_in(enum page_place place, uint32_t index)
 {
-    uint32_t number = pool_take(&p, NO_PAGE, NULL, index);
+    uint32_t number = pool_take(&p, NO_PAGE, NULL, index, index);
     struct page *page = &p.pages[number];
 
     page->valid = 0xffff;
@@ -47,17 +47,17 @@ static uint32_t page_in(enum page_place place, uint32_t index)
 static void all_pages_can_be_taken_and_no_more(void **state)
 {
     for (uint32_t i = 0; i < PAGES; i++)
-        pool_take(&p, NO_PAGE, NULL, i);
+        pool_take(&p, NO_PAGE, NULL, i, i);
     assert_int_equal(pool_available(&p, true), 0);
     assert_int_equal(pool_count(&p, PAGE_BUSY), PAGES);
 }
 
 static void pages_taken_one_after_the_other_lie_side_by_side(void **state)
 {
-    uint32_t at = pool_take(&p, pool_find_run(&p, 16), NULL, 0);
+    uint32_t at = pool_take(&p, pool_find_run(&p, 16), NULL, 0, 0);
 
     for (uint32_t i = 1; i < 16; i++)
-        assert_int_equal(pool_take(&p, at + i, NULL, i), at + i);
+        assert_int_equal(pool_take(&p, at + i, NULL, i, i), at + i);
 }
 
 static void a_run_is_found_behind_smaller_holes(void **state)
@@ -65,7 +65,7 @@ static void a_run_is_found_behind_smaller_holes(void **state)
     uint32_t pages[PAGES];
 
     for (uint32_t i = 0; i < PAGES; i++)
-        pages[i] = pool_take(&p, NO_PAGE, NULL, i);
+        pages[i] = pool_take(&p, NO_PAGE, NULL, i, i);
     for (uint32_t i = 0; i < 60; i += 2)
         pool_unpin(&p, pages[i]);
     for (uint32_t i = 100; i < 180; i++)
@@ -77,7 +77,7 @@ static void a_run_is_found_behind_smaller_holes(void **state)
 
 static void a_page_without_valid_bytes_is_free_at_once(void **state)
 {
-    uint32_t number = pool_take(&p, NO_PAGE, NULL, 7);
+    uint32_t number = pool_take(&p, NO_PAGE, NULL, 7, 7);
 
     pool_unpin(&p, number);
     assert_int_equal(p.pages[number].place, PAGE_FREE);
@@ -140,6 +140,41 @@ static void evicting_unread_bytes_counts_as_waste(void **state)
     assert_int_equal(counter_read(&p.wasted_bytes), 4 * BLOCK);
 }
 
+// Takes it for what was named so, and has it read.
+static void read_through(uint64_t name)
+{
+    uint32_t number;
+
+    pool_reserve(&p, 1, true);
+    number = pool_take(&p, NO_PAGE, NULL, 0, name);
+    p.pages[number].valid = 1;
+    pool_unpin(&p, number);
+    n_gone = 0;
+}
+
+static void what_was_read_makes_room_before_new_memory_is_touched(void **state)
+{
+    for (uint64_t i = 0; i < 1000; i++)
+        read_through(i << 32 | i);
+    assert_in_range(p.touched, PAGES / 4, PAGES / 4 + 2);
+}
+
+static void what_is_asked_for_again_and_would_fit_is_kept(void **state)
+{
+    for (int round = 0; round < 4; round++)
+        for (uint64_t i = 0; i < PAGES * 3 / 4; i++)
+            read_through(i << 32 | i);
+    assert_in_range(pool_count(&p, PAGE_READ), PAGES * 3 / 4 - 2, PAGES * 3 / 4 + 2);
+}
+
+static void what_would_not_fit_anyway_is_not(void **state)
+{
+    for (int round = 0; round < 4; round++)
+        for (uint64_t i = 0; i < PAGES * 3; i++)
+            read_through(i << 32 | i);
+    assert_in_range(p.touched, PAGES / 4, PAGES / 4 + 2);
+}
+
 static void random_use_keeps_the_counts(void **state)
 {
     struct rand r;
@@ -151,7 +186,7 @@ static void random_use_keeps_the_counts(void **state)
 
         if (rand_below(&r, 2) && pool_available(&p, true)) {
             pool_reserve(&p, 1, true);
-            held[n++] = pool_take(&p, (uint32_t)rand_below(&r, PAGES), NULL, 0);
+            held[n++] = pool_take(&p, (uint32_t)rand_below(&r, PAGES), NULL, 0, 0);
         } else if (n) {
             uint32_t k = (uint32_t)rand_below(&r, n);
 
@@ -182,6 +217,9 @@ int main(void)
         CASE(what_was_used_again_goes_later),
         CASE(pre_reading_does_not_evict_what_nobody_has_read),
         CASE(evicting_unread_bytes_counts_as_waste),
+        CASE(what_was_read_makes_room_before_new_memory_is_touched),
+        CASE(what_is_asked_for_again_and_would_fit_is_kept),
+        CASE(what_would_not_fit_anyway_is_not),
         CASE(random_use_keeps_the_counts),
     };
 
