@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEFAULT_FILE "/etc/os2g/os2gd.conf"
+#define DEFAULT_FILE "/etc/os2g.conf"
 
 struct os2gd {
     const char *file;

@@ -4,6 +4,7 @@
 import os
 import pathlib
 import pwd
+import re
 import signal
 import stat
 import subprocess
@@ -186,6 +187,15 @@ def test_every_option_is_in_the_help():
                  "requester-pays maximum-throughput-gbps foreground log-directory memory threads "
                  "retry-timeout direct-io log-level read-ahead max-connections ca-file").split():
         assert f"--{name}" in text
+
+
+def test_every_option_is_in_the_manual():
+    text = subprocess.run([mounts.PROGRAM, "mount", "--help"], stdout=subprocess.PIPE, check=True,
+                          text=True).stdout
+    manual = (s3d.ROOT / "docs" / "man" / "os2g.1").read_text().replace("\\-", "-")
+    names = re.findall(r"--[a-z0-9-]+", text)
+    assert len(names) > 30
+    assert not [n for n in names if n not in manual]
 
 
 # --- how it ends ---
