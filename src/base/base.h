@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define ALIGN_DOWN(x, a) ((x) / (a) * (a))
-#define ALIGN_UP(x, a) (((x) + (a)-1) / (a) * (a))
+#define ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)                       ((a) < (b) ? (a) : (b))
+#define MAX(a, b)                       ((a) > (b) ? (a) : (b))
+#define ALIGN_DOWN(x, a)                ((x) / (a) * (a))
+#define ALIGN_UP(x, a)                  (((x) + (a)-1) / (a) * (a))
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)

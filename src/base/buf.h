@@ -10,8 +10,8 @@ struct buf {
     size_t size; // allocated
 };
 
-void buf_free(struct buf *b); // leaves an empty buffer
-void buf_reset(struct buf *b); // empties it, keeps the memory
+void buf_free(struct buf *b);                 // leaves an empty buffer
+void buf_reset(struct buf *b);                // empties it, keeps the memory
 void buf_reserve(struct buf *b, size_t more); // room for more bytes (and the zero) behind len
 void buf_add(struct buf *b, const void *data, size_t len);
 void buf_add_str(struct buf *b, const char *s);

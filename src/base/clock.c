@@ -88,7 +88,7 @@ int clock_parse_iso8601(const char *s, int64_t *ret_s)
     s += sizeof(form) - 1;
     if (*s == '.')
         s += 1 + strspn(s + 1, "0123456789");
-    if (strcmp(s, "Z") && strcmp(s, "+00:00"))
+    if (strcmp(s, "Z") != 0 && strcmp(s, "+00:00") != 0)
         return -EINVAL;
     return to_seconds(&tm, ret_s);
 }

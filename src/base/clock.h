@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define NS_PER_MS ((uint64_t)1000000)
-#define NS_PER_S ((uint64_t)1000000000)
+#define NS_PER_S  ((uint64_t)1000000000)
 
 uint64_t clock_monotonic_ns(void);
 int64_t clock_wall_s(void); // seconds since 1970

@@ -37,7 +37,7 @@ void log_write(struct log_site *site, enum log_level level, const char *module, 
             log_write(&log_site_, level, module, __VA_ARGS__);                                     \
     } while (0)
 
-#define log_error(module, ...) log_at(LOG_LEVEL_ERROR, module, __VA_ARGS__)
+#define log_error(module, ...)   log_at(LOG_LEVEL_ERROR, module, __VA_ARGS__)
 #define log_warning(module, ...) log_at(LOG_LEVEL_WARNING, module, __VA_ARGS__)
-#define log_info(module, ...) log_at(LOG_LEVEL_INFO, module, __VA_ARGS__)
-#define log_debug(module, ...) log_at(LOG_LEVEL_DEBUG, module, __VA_ARGS__)
+#define log_info(module, ...)    log_at(LOG_LEVEL_INFO, module, __VA_ARGS__)
+#define log_debug(module, ...)   log_at(LOG_LEVEL_DEBUG, module, __VA_ARGS__)

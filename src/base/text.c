@@ -178,7 +178,7 @@ int text_parse_duration(const char *s, uint64_t *ret_ns)
     if (strspn(s, "0123456789.") != (size_t)(end - s)) // no exponents, no hexadecimal
         return -EINVAL;
     for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-        if (strcmp(end, units[i].name))
+        if (strcmp(end, units[i].name) != 0)
             continue;
         if (v * units[i].ns > 9e18)
             return -ERANGE;

@@ -9,7 +9,8 @@ void text_hex(const void *data, size_t len, char *out); // 2 * len characters an
 // Decodes exactly 2 * len characters; -EINVAL if one is not a hexadecimal digit.
 int text_unhex(const char *hex, void *out, size_t len);
 
-// RFC 3986 as AWS SigV4 wants it: all but A-Z a-z 0-9 - . _ ~ is encoded, '/' too unless keep_slash.
+// RFC 3986 as AWS SigV4 wants it: all but A-Z a-z 0-9 - . _ ~ is encoded, '/' too unless
+// keep_slash.
 void text_percent_encode(struct buf *out, const char *s, size_t len, bool keep_slash);
 // %XX only ('+' stays as it is); -EINVAL on a broken escape. out may hold zero bytes afterwards.
 int text_percent_decode(struct buf *out, const char *s, size_t len);

@@ -314,11 +314,12 @@ static void *thread_main(void *arg)
 int loop_start(struct loop **ret, const char *name)
 {
     sigset_t all, before;
-    struct loop *l;
+    struct loop *l = NULL;
     int rc = loop_new(&l, name);
 
     if (rc < 0)
         return rc;
+    assert(l);
     // signals are the business of the program's main thread
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

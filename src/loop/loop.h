@@ -23,7 +23,7 @@ struct loop_msg {
 int loop_start(struct loop **ret, const char *name);
 // For a program whose main thread is the loop: nothing runs until loop_run.
 int loop_new(struct loop **ret, const char *name);
-void loop_run(struct loop *l); // returns after loop_quit
+void loop_run(struct loop *l);  // returns after loop_quit
 void loop_quit(struct loop *l); // any thread
 
 // Ends the thread, if it has one, after the messages already posted, and frees the loop; all

@@ -49,7 +49,7 @@ void timer_heap_add(struct timer_heap *h, struct loop_timer *t)
 {
     if (h->len == h->size) {
         h->size = h->size ? 2 * h->size : 64;
-        h->items = xrealloc(h->items, h->size * sizeof(h->items[0]));
+        h->items = xrealloc(h->items, h->size * sizeof(struct loop_timer *));
     }
     sift_up(h, h->len++, t);
 }

@@ -71,7 +71,7 @@ static int unfold(char *pos, enum http_kind kind)
 // "HTTP/1." and one digit; returns what follows or NULL.
 static char *take_version(struct http_head *head, char *s)
 {
-    if (strncmp(s, "HTTP/1.", 7) || s[7] < '0' || s[7] > '9')
+    if (strncmp(s, "HTTP/1.", 7) != 0 || s[7] < '0' || s[7] > '9')
         return NULL;
     head->minor_version = s[7] - '0';
     return s + 8;
@@ -175,7 +175,7 @@ static int note_framing(struct http_head *head)
             if (note_content_length(head, h->value) < 0)
                 return -EBADMSG;
         } else if (!strcasecmp(h->name, "transfer-encoding")) {
-            if (head->chunked || strcasecmp(h->value, "chunked") || head->minor_version == 0)
+            if (head->chunked || strcasecmp(h->value, "chunked") != 0 || head->minor_version == 0)
                 return -EBADMSG;
             head->chunked = true;
         } else if (!strcasecmp(h->name, "connection")) {

@@ -322,6 +322,8 @@ static CURLcode set_options(struct http_link *link)
     // not by file: libcurl would read it again for each connection
     SET(CURLOPT_CAINFO, NULL);
     SET(CURLOPT_CAPATH, NULL);
+    SET(CURLOPT_PROXY_CAINFO, NULL);
+    SET(CURLOPT_PROXY_CAPATH, NULL);
     SET(CURLOPT_SSL_CTX_FUNCTION, set_up_tls);
     SET(CURLOPT_SSL_CTX_DATA, link);
     SET(CURLOPT_SHARE, env->share);

@@ -445,6 +445,46 @@ static void no_proxy_of_the_environment_is_heeded(void **state)
     fetch_client_free();
 }
 
+static void be_proxy_and_server(struct server *s)
+{
+    struct peer *p = server_accept(s);
+
+    peer_read_request(p);
+    server_expect(s, !strncmp(p->head.data, "CONNECT ", 8), "no CONNECT");
+    peer_send(p, "HTTP/1.1 200 OK\r\n\r\n");
+    peer_read_request(p);
+    peer_send(p, HELLO);
+    peer_close(p);
+}
+
+static void way_to_the_proxy_may_be_tls(void **state)
+{
+    char *url;
+
+    server_start(&proxy, be_proxy_and_server, test_ca_server(&ca, "IP:127.0.0.1"));
+    url = xasprintf("https://127.0.0.1:%u", proxy.port);
+    client_with_proxy(url);
+    free(url);
+    fetch_expect(80, "/", "hello");
+    fetch_client_free();
+    server_stop(&proxy);
+}
+
+static void certificate_of_the_proxy_is_verified(void **state)
+{
+    char *url;
+
+    server_start(&proxy, only_shake_hands, test_ca_server(&ca, "DNS:other.test"));
+    url = xasprintf("https://127.0.0.1:%u", proxy.port);
+    client_with_proxy(url);
+    free(url);
+    fetch_init(&f, 80, "/");
+    fetch_run(&f);
+    fetch_client_free();
+    server_stop(&proxy);
+    assert_int_equal(f.error, -EKEYREJECTED);
+}
+
 static void proxy_that_refuses_is_an_error(void **state)
 {
     start_proxy(refuse_tunnel, "", false);
@@ -486,6 +526,8 @@ int main(void)
         PROXY(proxy_gets_the_name_and_password_of_its_url),
         PROXY(proxy_is_taken_from_the_environment),
         PROXY(no_proxy_of_the_environment_is_heeded),
+        PROXY(way_to_the_proxy_may_be_tls),
+        PROXY(certificate_of_the_proxy_is_verified),
         PROXY(proxy_that_refuses_is_an_error),
         PROXY(proxy_that_is_not_there_is_an_error),
     };
