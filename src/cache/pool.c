@@ -184,8 +184,9 @@ static uint32_t run_end(const struct pool *p, uint32_t from, uint32_t n)
 uint32_t pool_find_run(const struct pool *p, uint32_t n)
 {
     uint32_t first = next_free(p, p->first_free), at = first;
+    bool used = free_touched(p) >= n;
 
-    while (at != NO_PAGE) {
+    while (at != NO_PAGE && !(used && at >= p->touched)) {
         uint32_t end = run_end(p, at, n);
 
         if (end - at == n)
@@ -198,7 +199,8 @@ uint32_t pool_find_run(const struct pool *p, uint32_t n)
 uint32_t pool_take(struct pool *p, uint32_t near, struct cache_extent *x, uint32_t index,
                    uint64_t name)
 {
-    uint32_t number = is_free(p, near) ? near : next_free(p, p->first_free);
+    bool near_good = is_free(p, near) && (near < p->touched || !free_touched(p));
+    uint32_t number = near_good ? near : next_free(p, p->first_free);
     struct page *page = &p->pages[number];
 
     assert(number != NO_PAGE);

@@ -77,7 +77,8 @@ static inline void *page_data(const struct pool *p, uint32_t page)
 uint32_t pool_available(const struct pool *p, bool demand);
 // Sees that n pages are free; pool_available has said that there are so many.
 void pool_reserve(struct pool *p, uint32_t n, bool demand);
-// The first of n free pages that lie side by side, or where there are any.
+// The first of n free pages that lie side by side, or where there are any. Memory that was used
+// before is worth more than that.
 uint32_t pool_find_run(const struct pool *p, uint32_t n);
 // Takes a free page, near if that is free; it is BUSY once and empty. name: a hash of what it will
 // hold.

@@ -159,6 +159,20 @@ static void what_was_read_makes_room_before_new_memory_is_touched(void **state)
     assert_in_range(p.touched, PAGES / 4, PAGES / 4 + 2);
 }
 
+static void scattered_pages_that_were_used_come_before_a_new_run(void **state)
+{
+    uint32_t pages[20];
+
+    for (uint32_t i = 0; i < 20; i++)
+        pages[i] = pool_take(&p, NO_PAGE, NULL, i, i);
+    for (uint32_t i = 1; i < 20; i += 2)
+        pool_unpin(&p, pages[i]);
+    assert_int_equal(pool_find_run(&p, 8), pages[1]);
+    for (uint32_t i = 0, at = NO_PAGE; i < 10; i++)
+        at = pool_take(&p, at + 1, NULL, i, i);
+    assert_int_equal(p.touched, 20);
+}
+
 static void what_is_asked_for_again_and_would_fit_is_kept(void **state)
 {
     for (int round = 0; round < 4; round++)
@@ -218,6 +232,7 @@ int main(void)
         CASE(pre_reading_does_not_evict_what_nobody_has_read),
         CASE(evicting_unread_bytes_counts_as_waste),
         CASE(what_was_read_makes_room_before_new_memory_is_touched),
+        CASE(scattered_pages_that_were_used_come_before_a_new_run),
         CASE(what_is_asked_for_again_and_would_fit_is_kept),
         CASE(what_would_not_fit_anyway_is_not),
         CASE(random_use_keeps_the_counts),
