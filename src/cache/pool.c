@@ -186,7 +186,7 @@ uint32_t pool_find_run(const struct pool *p, uint32_t n)
     uint32_t first = next_free(p, p->first_free), at = first;
     bool used = free_touched(p) >= n;
 
-    while (at != NO_PAGE && !(used && at >= p->touched)) {
+    while (at != NO_PAGE && !(used && at + n > p->touched)) {
         uint32_t end = run_end(p, at, n);
 
         if (end - at == n)

@@ -9,8 +9,8 @@
 //      │ opened, or passed over    └────────────────────────────► DROPPED
 //      └────────────────────────────────────────────────────────► USED / DROPPED
 //
-// Memory: 8 bytes and 2 bits an entry; 18 bytes and the last component of its name for each
-// distinct key; a slot of 32 bytes for entries in the window only.
+// Memory: 8 bytes and 2 bits an entry; about 20 bytes and the last component of its name for each
+// distinct key; a slot of 40 bytes for entries in the window only.
 #pragma once
 
 #include "base/base.h"
