@@ -118,6 +118,13 @@ static void on_settled(void *arg, const struct export_options *o, const char *er
     tell_parent(r, error);
 }
 
+static void free_options(struct export_options *o)
+{
+    export_options_fini(o);
+    free(o);
+}
+
+// o becomes the supervisor's.
 static int supervise(struct export_options *o, const char *log_style, int pipe_fd)
 {
     struct readiness readiness = {.pipe_fd = pipe_fd};
@@ -131,6 +138,7 @@ static int supervise(struct export_options *o, const char *log_style, int pipe_f
 
     if (rc < 0) {
         on_settled(&readiness, o, strerror(-rc), true);
+        free_options(o);
         return 1;
     }
     supervisor_add(s, o);
@@ -163,31 +171,30 @@ static int wait_until_ready(const struct cli_command *c, int pipe_fd)
     return rc;
 }
 
+// Takes o over. Returns in the daemon, too.
 static int mount_run(const struct cli_command *c, struct export_options *o, bool foreground)
 {
-    int fds[2];
+    int fds[2], rc;
     pid_t pid;
 
-    if (foreground) {
-        const char *style = redirect_log(o, true);
-
-        return supervise(o, style, -1);
-    }
+    if (foreground)
+        return supervise(o, redirect_log(o, true), -1);
     fflush(NULL);
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return cli_fail(c, NULL, "%s", strerror(errno));
-    pid = fork();
-    if (pid < 0)
-        return cli_fail(c, NULL, "no process for the daemon: %s", strerror(errno));
+    pid = pipe2(fds, O_CLOEXEC) < 0 ? -1 : fork();
     if (pid == 0) {
         close(fds[0]);
         setsid();
         if (chdir("/") < 0)
-            _exit(1);
-        exit(supervise(o, redirect_log(o, false), fds[1]));
+            log_warning("mount", "/: %s", strerror(errno));
+        return supervise(o, redirect_log(o, false), fds[1]);
     }
+    free_options(o);
+    if (pid < 0)
+        return cli_fail(c, NULL, "no process for the daemon: %s", strerror(errno));
     close(fds[1]);
-    return wait_until_ready(c, fds[0]);
+    rc = wait_until_ready(c, fds[0]);
+    close(fds[0]);
+    return rc;
 }
 
 static int set_foreground(void *target, const char *value, char **ret_error)
@@ -213,23 +220,23 @@ static int run(int argc, char **argv)
     struct mount_request request = {.options = o};
     struct cli_arguments words;
     char *error = NULL;
-    int rc;
+    int rc = -EINVAL;
 
     export_options_init(o);
     export_options_set_owner(o, getuid(), getgid());
     cli_parse(&mount_command, argc, argv, &request, o, &words);
-    if (words.n != 2) {
-        cli_fail(&mount_command, "See: os2g mount --help",
-                 "say what to mount and where: os2g mount s3://bucket DIR");
-        return EXIT_USAGE;
-    }
-    if (prepare(o, words.words[0], words.words[1], &error) < 0) {
-        cli_fail(&mount_command, NULL, "%s", error);
-        return EXIT_USAGE;
-    }
-    rc = mount_run(&mount_command, o, request.foreground);
+    if (words.n == 2)
+        rc = prepare(o, words.words[0], words.words[1], &error);
+    else
+        error = xstrdup("say what to mount and where: os2g mount s3://bucket DIR");
     free(words.words);
-    return rc;
+    if (rc < 0) {
+        cli_fail(&mount_command, "See: os2g mount --help", "%s", error);
+        free(error);
+        free_options(o);
+        return EXIT_USAGE;
+    }
+    return mount_run(&mount_command, o, request.foreground);
 }
 
 static const struct cli_option options[] = {
@@ -253,40 +260,59 @@ const struct cli_command mount_command = {
 
 // --- mount(8)'s helper ---
 
-static const struct cli_command helper_command = {.name = "mount"};
+static const struct cli_command helper_command = {.name = "mount.os2g", .program = true};
+
+struct helper_line {
+    const char *words[2], *options;
+    bool sloppy, fake;
+};
+
+// SOURCE DIR [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS], see mount(8).
+static int read_helper_line(int argc, char **argv, struct helper_line *ret)
+{
+    size_t n = 0;
+
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+
+        if (arg[0] != '-') {
+            if (n == ARRAY_LEN(ret->words))
+                return -EINVAL;
+            ret->words[n++] = arg;
+        } else if (!strcmp(arg, "-o") || !strcmp(arg, "-t") || !strcmp(arg, "-N")) {
+            if (++i == argc)
+                return -EINVAL;
+            if (arg[1] == 'o')
+                ret->options = argv[i];
+        } else {
+            ret->sloppy |= strchr(arg, 's') != NULL;
+            ret->fake |= strchr(arg, 'f') != NULL;
+        }
+    }
+    return n == ARRAY_LEN(ret->words) ? 0 : -EINVAL;
+}
 
 int mount_helper_main(int argc, char **argv)
 {
     struct export_options *o = xcalloc(1, sizeof(*o));
-    const char *words[2] = {0}, *text = "";
-    bool sloppy = false, fake = false;
+    struct helper_line line = {.options = ""};
     char *error = NULL;
-    size_t n = 0;
+    int rc;
 
     export_options_init(o);
     export_options_set_owner(o, getuid(), getgid());
-    for (int i = 1; i < argc; i++) {
-        if (argv[i][0] != '-' && n < ARRAY_LEN(words)) {
-            words[n++] = argv[i];
-        } else if (argv[i][0] != '-') {
-            n = 0;
-            break;
-        } else if (strchr("otN", argv[i][1]) && argv[i][1] && !argv[i][2] && i + 1 < argc) {
-            text = argv[i][1] == 'o' ? argv[i + 1] : text;
-            i++;
-        } else {
-            sloppy |= strchr(argv[i], 's') != NULL;
-            fake |= strchr(argv[i], 'f') != NULL;
-        }
-    }
-    if (n != 2) {
-        fprintf(stderr, "Usage: mount.os2g s3://bucket[/prefix] DIR [-o OPTIONS]\n");
-        return EXIT_USAGE;
-    }
-    if (fstab_options_apply(o, text, sloppy, &error) < 0 ||
-        prepare(o, words[0], words[1], &error) < 0) {
+    rc = read_helper_line(argc, argv, &line);
+    if (rc < 0)
+        error = xstrdup("usage: mount.os2g s3://bucket[/prefix] DIR [-o OPTIONS]");
+    else
+        rc = fstab_options_apply(o, line.options, line.sloppy, &error);
+    if (rc == 0)
+        rc = prepare(o, line.words[0], line.words[1], &error);
+    if (rc == 0 && !line.fake)
+        return mount_run(&helper_command, o, false);
+    if (rc < 0)
         cli_fail(&helper_command, NULL, "%s", error);
-        return EXIT_USAGE;
-    }
-    return fake ? 0 : mount_run(&helper_command, o, false);
+    free(error);
+    free_options(o);
+    return rc < 0 ? EXIT_USAGE : 0;
 }

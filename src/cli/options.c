@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HELP_COLUMN 34
 #define MAX_NAMES   128
@@ -68,6 +69,13 @@ void cli_help(const struct cli_command *c)
 
 // --- parsing ---
 
+// What was read so far goes with the process.
+static _Noreturn void leave(int status)
+{
+    fflush(NULL);
+    _exit(status);
+}
+
 struct parse {
     const struct cli_command *command;
     void *target;
@@ -81,8 +89,7 @@ static _Noreturn void wrong(const struct parse *p, const char *sentence)
     char *hint = xasprintf("See: %s%s --help", prefix(p->command), p->command->name);
 
     cli_fail(p->command, hint, "%s", sentence);
-    free(hint);
-    exit(EXIT_USAGE);
+    leave(EXIT_USAGE);
 }
 
 static const char *nearest(const struct cli_command *c, const char *name)
@@ -155,7 +162,7 @@ static void long_option(struct parse *p, const char *arg)
 
     if (!strcmp(name, "help")) {
         cli_help(p->command);
-        exit(0);
+        leave(0);
     }
     if (own)
         own_option(p, own, eq ? eq + 1 : NULL);
@@ -175,7 +182,7 @@ static void short_options(struct parse *p, const char *letters)
 
         if (*letters == 'h') {
             cli_help(p->command);
-            exit(0);
+            leave(0);
         }
         if (!o)
             wrong(p, xasprintf("there is no option -%c", *letters));

@@ -210,13 +210,49 @@ static const struct cli_command command = {
     .options = options,
 };
 
+// Reads the configuration and makes ready what it asks for.
+static int prepare(struct os2gd *d, struct config *c, char **ret_error)
+{
+    int rc = config_read(c, d->file, getuid(), getgid(), ret_error);
+
+    if (rc < 0 || d->check)
+        return rc;
+    if (c->log_directory) {
+        rc = log_to_directory(c->log_directory);
+        if (rc < 0)
+            *ret_error = xasprintf("%s: %s", c->log_directory, strerror(-rc));
+    }
+    if (rc == 0 && c->log_level)
+        log_configure(c->log_level);
+    if (rc == 0 && c->metrics)
+        rc = d->metrics_fd = metrics_listen(c->metrics, ret_error);
+    if (rc < 0)
+        config_fini(c);
+    return rc;
+}
+
+static int serve(struct os2gd *d)
+{
+    struct config c;
+    char *error = NULL;
+
+    if (prepare(d, &c, &error) < 0) {
+        cli_fail(&command, NULL, "%s", error);
+        free(error);
+        return EXIT_USAGE;
+    }
+    if (d->check) {
+        config_fini(&c);
+        return 0;
+    }
+    return run(d, &c);
+}
+
 int main(int argc, char **argv)
 {
     struct os2gd d = {.file = DEFAULT_FILE, .metrics_fd = -1};
     struct cli_arguments words;
-    struct config c;
-    char *error = NULL;
-    int rc;
+    int rc = 0;
 
     if (argc > 1 && !strcmp(argv[1], WORKER_ARGUMENT))
         return worker_main(argc, argv);
@@ -225,30 +261,12 @@ int main(int argc, char **argv)
     cli_parse(&command, argc, argv, &d, NULL, &words);
     if (d.version) {
         printf("os2gd %s\n", OS2G_VERSION);
-        return 0;
-    }
-    if (words.n) {
+    } else if (words.n) {
         cli_fail(&command, "See: os2gd --help", "what is '%s' for?", words.words[0]);
-        return EXIT_USAGE;
+        rc = EXIT_USAGE;
+    } else {
+        rc = serve(&d);
     }
     free(words.words);
-    if (config_read(&c, d.file, getuid(), getgid(), &error) < 0) {
-        cli_fail(&command, NULL, "%s", error);
-        return EXIT_USAGE;
-    }
-    if (d.check) {
-        config_fini(&c);
-        return 0;
-    }
-    rc = c.log_directory ? log_to_directory(c.log_directory) : 0;
-    if (rc < 0)
-        return cli_fail(&command, NULL, "%s: %s", c.log_directory, strerror(-rc));
-    if (c.log_level)
-        log_configure(c.log_level);
-    if (c.metrics) {
-        d.metrics_fd = metrics_listen(c.metrics, &error);
-        if (d.metrics_fd < 0)
-            return cli_fail(&command, NULL, "%s", error);
-    }
-    return run(&d, &c);
+    return rc;
 }

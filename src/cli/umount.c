@@ -50,30 +50,40 @@ static int unmount(const struct mount_entry *e, bool lazy)
     return rc;
 }
 
+static int unmount_at(const char *directory, bool lazy)
+{
+    char *absolute = mount_table_absolute(directory);
+    const struct mount_entry *e;
+    struct mount_table table;
+    int rc;
+
+    if (!absolute)
+        return cli_fail(&umount_command, NULL, "%s: %s", directory, strerror(errno));
+    rc = mount_table_read(&table);
+    if (rc < 0) {
+        free(absolute);
+        return cli_fail(&umount_command, NULL, "/proc/self/mountinfo: %s", strerror(-rc));
+    }
+    e = mount_table_at(&table, absolute);
+    rc = e ? unmount(e, lazy) : not_ours(&table, absolute);
+    mount_table_free(&table);
+    free(absolute);
+    return rc;
+}
+
 static int run(int argc, char **argv)
 {
     struct umount_request request = {0};
-    const struct mount_entry *e;
     struct cli_arguments words;
-    struct mount_table table;
-    char *directory;
     int rc;
 
     cli_parse(&umount_command, argc, argv, &request, NULL, &words);
-    if (words.n != 1) {
+    if (words.n == 1) {
+        rc = unmount_at(words.words[0], request.lazy);
+    } else {
         cli_fail(&umount_command, "See: os2g umount --help", "say which directory");
-        return EXIT_USAGE;
+        rc = EXIT_USAGE;
     }
-    directory = mount_table_absolute(words.words[0]);
-    if (!directory)
-        return cli_fail(&umount_command, NULL, "%s: %s", words.words[0], strerror(errno));
-    rc = mount_table_read(&table);
-    if (rc < 0)
-        return cli_fail(&umount_command, NULL, "/proc/self/mountinfo: %s", strerror(-rc));
-    e = mount_table_at(&table, directory);
-    rc = e ? unmount(e, request.lazy) : not_ours(&table, directory);
-    mount_table_free(&table);
-    free(directory);
     free(words.words);
     return rc;
 }

@@ -442,6 +442,10 @@ int export_options_complete(struct export_options *o, char **ret_error)
         *ret_error = xstrdup("say which bucket: s3://bucket or s3://bucket/prefix");
         return -EINVAL;
     }
+    // however it was spelt: what /proc/mounts and the status show
+    free(o->source);
+    o->source = o->prefix && *o->prefix ? xasprintf("s3://%s/%s", o->s3.bucket, o->prefix)
+                                        : xasprintf("s3://%s", o->s3.bucket);
     if (o->negative_ttl_ns == UNSET_TTL)
         o->negative_ttl_ns = MIN(o->metadata_ttl_ns, DEFAULT_NEGATIVE_TTL);
     if (!o->threads)

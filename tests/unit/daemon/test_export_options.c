@@ -144,6 +144,16 @@ static void a_prefix_of_its_own_ends_with_a_slash(void **state)
     assert_string_equal(o->s3.bucket, "bucket");
 }
 
+static void a_source_is_shown_in_one_way_however_it_was_spelt(void **state)
+{
+    struct export_options *o = *state;
+    char *error = NULL;
+
+    assert_int_equal(export_options_set_source(o, "bucket:/a/b", &error), 0);
+    assert_int_equal(export_options_complete(o, &error), 0);
+    assert_string_equal(o->source, "s3://bucket/a/b/");
+}
+
 static void data_loops_need_memory(void **state)
 {
     struct export_options *o = *state;
@@ -226,6 +236,7 @@ int main(void)
         TEST(values_that_will_not_do_are_told_what_would),
         TEST(files_must_be_there),
         TEST(a_prefix_of_its_own_ends_with_a_slash),
+        TEST(a_source_is_shown_in_one_way_however_it_was_spelt),
         TEST(data_loops_need_memory),
         TEST(little_memory_means_few_loops_unless_told),
         TEST(a_worker_hears_what_was_given),
