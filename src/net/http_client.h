@@ -16,8 +16,8 @@
 struct http_client;
 
 struct http_client_config {
-    const char *ca_file;      // PEM of trusted authorities; NULL: the system's
-    const char *proxy;        // URL; NULL: https_proxy, http_proxy, no_proxy of the environment
+    const char *ca_file; // PEM of trusted authorities; NULL: the system's
+    const char *proxy; // URL; "": none; NULL: https_proxy, http_proxy, no_proxy of the environment
     unsigned max_connections; // over all origins; further exchanges wait in line
     uint64_t connect_timeout_ns;
     uint64_t stall_timeout_ns; // no byte in either direction: the exchange ends with -ETIMEDOUT
@@ -71,7 +71,8 @@ struct http_exchange {
     // The end, exactly once, never from within http_exchange_start or _cancel:
     // 0 when the response was complete; -ECANCELED; -ETIMEDOUT; -ECONNRESET or -EPIPE when the
     // connection broke; -EBADMSG when it was not HTTP; -EHOSTUNREACH, -ECONNREFUSED, -ENOENT
-    // (name not known), -EKEYREJECTED (certificate) when there was none; or what a call-back gave.
+    // (name not known), -EINVAL (host is no name), -EKEYREJECTED (certificate) when there was none;
+    // or what a call-back gave.
     void (*on_done)(struct http_exchange *x, int error);
 
     // --- to be read by the caller ---

@@ -241,6 +241,34 @@ static void body_of_unknown_length_on_a_connection_kept_alive_is_an_error(void *
     assert_got(-EBADMSG, "");
 }
 
+static size_t padding;
+
+static void answer_with_long_head(struct server *s)
+{
+    struct peer *p = server_accept(s);
+    char *value = xmalloc(padding + 1);
+
+    memset(value, 'v', padding);
+    value[padding] = 0;
+    peer_read_request(p);
+    peer_send(p, "HTTP/1.1 200 OK\r\nX-Long: ");
+    peer_send(p, value);
+    peer_send(p, "\r\nContent-Length: 5\r\n\r\nhello");
+    peer_close(p);
+    free(value);
+}
+
+static void head_may_be_long_but_not_endless(void **state)
+{
+    padding = 60 * 1024;
+    run_against(answer_with_long_head);
+    assert_got(0, "hello");
+    fetch_free(&f);
+    padding = 1024 * 1024;
+    run_against(answer_with_long_head);
+    assert_got(-EBADMSG, "");
+}
+
 static void talk_ssh(struct server *s)
 {
     struct peer *p = server_accept(s);
@@ -821,6 +849,7 @@ int main(void)
         TEST(head_204_304_and_empty_answers_have_no_body),
         TEST(body_of_unknown_length_ends_with_the_connection),
         TEST(body_of_unknown_length_on_a_connection_kept_alive_is_an_error),
+        TEST(head_may_be_long_but_not_endless),
         TEST(answer_that_is_not_http_is_an_error),
         TEST(large_body_arrives_whole),
         TEST(body_of_any_length_is_seen_to_be_complete),
