@@ -153,7 +153,7 @@ void cache_stats_read(const struct cache *c, struct cache_stats *ret)
         ret->demand_bytes += counter_read(&s->demand_bytes);
         ret->preread_bytes += counter_read(&s->preread_bytes);
         ret->preread_used_bytes += counter_read(&s->preread_used_bytes);
-        ret->preread_wasted_bytes += counter_read(&p->wasted_bytes);
+        ret->preread_wasted_bytes += counter_read(&s->extents.wasted_bytes);
         ret->waiting += counter_read(&s->waiting);
         ret->extents += counter_read(&s->extents.count);
     }

@@ -81,10 +81,20 @@ void extent_tidy(struct cache_extent *x)
     free(x);
 }
 
+// Of the object's bytes, those in these blocks of page i.
+static uint32_t bytes_in(const struct cache_extent *x, uint32_t i, uint16_t bits)
+{
+    uint32_t bytes = (uint32_t)__builtin_popcount(bits) * BLOCK, tail = x->len % BLOCK;
+    bool last = tail && i == x->n_pages - 1 && bits >> x->len % CACHE_PAGE / BLOCK & 1;
+
+    return last ? bytes - BLOCK + tail : bytes;
+}
+
 void extent_evicted(struct page *page)
 {
     struct cache_extent *x = page->extent;
 
+    counter_add(&x->table->wasted_bytes, bytes_in(x, page->index, page->unread));
     x->pages[page->index] = NO_PAGE;
     x->resident--;
     extent_tidy(x);
@@ -234,10 +244,10 @@ bool extent_complete(const struct pool *p, const struct cache_extent *x)
     return x->resident == x->n_pages && same_until(p, x, 0, x->len, true) == x->len;
 }
 
-uint32_t extent_landed(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t before,
-                       uint32_t at, uint32_t unread_from)
+void extent_landed(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t before,
+                   uint32_t at, uint32_t unread_from)
 {
-    uint32_t new_from = MAX(ALIGN_DOWN(before, BLOCK), from), fresh = 0;
+    uint32_t new_from = MAX(ALIGN_DOWN(before, BLOCK), from);
 
     for (uint32_t i = page_of(before); i <= page_of(at - 1); i++) {
         struct page *page = &p->pages[x->pages[i]];
@@ -248,10 +258,8 @@ uint32_t extent_landed(struct pool *p, struct cache_extent *x, uint32_t from, ui
             bits &= blocks(x, i, MAX(unread_from, new_from), at, true);
             page->unread |= bits;
             page->unwanted = false;
-            fresh += (uint32_t)__builtin_popcount(bits) * BLOCK;
         }
     }
-    return fresh;
 }
 
 uint32_t extent_read(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t to)
@@ -262,7 +270,7 @@ uint32_t extent_read(struct pool *p, struct cache_extent *x, uint32_t from, uint
         struct page *page = &p->pages[x->pages[i]];
         uint16_t bits = blocks(x, i, from, to, true) & page->unread;
 
-        came_ahead += (uint32_t)__builtin_popcount(bits) * BLOCK;
+        came_ahead += bytes_in(x, i, bits);
         page->unread &= (uint16_t)~bits;
     }
     return came_ahead;

@@ -34,6 +34,7 @@ struct extent_table {
     struct cache_extent **buckets;
     uint32_t mask;
     struct counter count;
+    struct counter wasted_bytes; // of pages that went unread
 };
 
 void extent_table_init(struct extent_table *t, uint32_t n_pages);
@@ -87,10 +88,10 @@ struct cover_span extent_cover(const struct pool *p, const struct cache_extent *
 bool extent_complete(const struct pool *p, const struct cache_extent *x);
 
 // Bytes up to `at` of a GET that began at `from` have landed, up to `before` they had already:
-// whole blocks become valid; those from unread_from on are unread. Returns bytes newly unread.
-uint32_t extent_landed(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t before,
-                       uint32_t at, uint32_t unread_from);
-// A reader has had [from, to); returns how many bytes of it had come ahead, in whole blocks.
+// whole blocks become valid; those from unread_from on are unread.
+void extent_landed(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t before,
+                   uint32_t at, uint32_t unread_from);
+// A reader has had [from, to); returns how many bytes had come ahead, of the blocks it touches.
 uint32_t extent_read(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t to);
 // Unread bytes of [from, to) may go first.
 void extent_unwant(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t to);

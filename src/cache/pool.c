@@ -87,7 +87,6 @@ static void evict(struct pool *p, struct page *page)
 {
     if (page->place == PAGE_READ)
         ghost_add(p, page);
-    counter_add(&p->wasted_bytes, (uint64_t)__builtin_popcount(page->unread) * BLOCK);
     move(p, page, PAGE_FREE);
     p->evicted(page);
     page->extent = NULL;

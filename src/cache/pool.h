@@ -57,8 +57,8 @@ struct pool {
     uint32_t evictions;              // of READ pages
     struct list places[PAGE_PLACES]; // of all but FREE and BUSY
     struct counter counts[PAGE_PLACES];
-    struct counter peak, wasted_bytes;
-    // The extent forgets the page, which is going.
+    struct counter peak;
+    // The extent forgets the page, which is going; valid and unread are as they were.
     void (*evicted)(struct page *page);
 };
 

@@ -132,14 +132,6 @@ static void pre_reading_does_not_evict_what_nobody_has_read(void **state)
     assert_int_equal(gone[0], 2);
 }
 
-static void evicting_unread_bytes_counts_as_waste(void **state)
-{
-    page_in(PAGE_READ, 1);
-    p.pages[page_in(PAGE_UNREAD, 2)].unread = 0x000f;
-    pool_reserve(&p, PAGES, true);
-    assert_int_equal(counter_read(&p.wasted_bytes), 4 * BLOCK);
-}
-
 // Takes it for what was named so, and has it read.
 static void read_through(uint64_t name)
 {
@@ -230,7 +222,6 @@ int main(void)
         CASE(unwanted_goes_before_read_before_unread),
         CASE(what_was_used_again_goes_later),
         CASE(pre_reading_does_not_evict_what_nobody_has_read),
-        CASE(evicting_unread_bytes_counts_as_waste),
         CASE(what_was_read_makes_room_before_new_memory_is_touched),
         CASE(scattered_pages_that_were_used_come_before_a_new_run),
         CASE(what_is_asked_for_again_and_would_fit_is_kept),
