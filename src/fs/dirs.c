@@ -86,7 +86,7 @@ static void dir_settle(struct dir *d)
     }
     list_push_back(&fs->idle_dirs, &d->idle);
     if (++fs->n_idle_dirs > IDLE_DIRS)
-        dir_free(list_first(&fs->idle_dirs, struct dir, idle));
+        dir_free(list_entry(fs->idle_dirs.next, struct dir, idle));
 }
 
 void dir_put(struct dir *d)
@@ -365,10 +365,10 @@ void dirs_stop(struct fs *fs)
 
 void dirs_fini(struct fs *fs)
 {
-    while (!list_empty(&fs->snapshots))
-        drop_snapshot(fs, list_first(&fs->snapshots, struct snapshot, lru));
-    while (!list_empty(&fs->idle_dirs))
-        dir_free(list_first(&fs->idle_dirs, struct dir, idle));
+    list_for_each_safe (it, &fs->snapshots)
+        drop_snapshot(fs, list_entry(it, struct snapshot, lru));
+    list_for_each_safe (it, &fs->idle_dirs)
+        dir_free(list_entry(it, struct dir, idle));
     assert(fs->dirs.n == 0);
     hmap_fini(&fs->dirs);
 }

@@ -47,7 +47,7 @@ static int on_entry(struct s3_list *op, const struct s3_list_entry *e)
 
     if (l->abandoned)
         return -ECANCELED;
-    if (e->key_len < l->prefix_len || memcmp(e->key, l->prefix, l->prefix_len))
+    if (e->key_len < l->prefix_len || memcmp(e->key, l->prefix, l->prefix_len) != 0)
         return -EIO; // not what was asked for
     if (!e->is_prefix && len == 0) {
         if (e->info.size && l->prefix_len)

@@ -13,7 +13,7 @@ static const char *const texts[NAME_RULES] = {
     [NAME_DOTS] = "a component of it is \".\" or \"..\"",
     [NAME_TOO_LONG] = "a component of it is longer than 255 bytes",
     [NAME_NOT_UTF8] = "it is not UTF-8",
-    [NAME_CONTROL] = "the control directory " OS2G_CONTROL_DIR " takes its place",
+    [NAME_CONTROL] = ("the control directory " OS2G_CONTROL_DIR " takes its place"),
 };
 
 enum name_rule name_check(const char *name, size_t len, bool at_root)

@@ -41,7 +41,7 @@ bool node_payload_equal(const struct table *t, uint32_t slot, size_t offset, con
         const char *p = piece(t, slot, offset, &n);
 
         n = MIN(n, len);
-        if (memcmp(p, data, n))
+        if (memcmp(p, data, n) != 0)
             return false;
         data = (const char *)data + n;
         offset += n;

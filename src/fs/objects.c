@@ -100,13 +100,13 @@ void object_put(struct fs *fs, struct object *o)
     }
     list_push_back(&fs->idle_objects, &o->idle);
     if (++fs->n_idle_objects > IDLE_OBJECTS)
-        destroy(fs, list_first(&fs->idle_objects, struct object, idle));
+        destroy(fs, list_entry(fs->idle_objects.next, struct object, idle));
 }
 
 void objects_fini(struct fs *fs)
 {
-    while (!list_empty(&fs->idle_objects))
-        destroy(fs, list_first(&fs->idle_objects, struct object, idle));
+    list_for_each_safe (it, &fs->idle_objects)
+        destroy(fs, list_entry(it, struct object, idle));
     assert(fs->objects.n == 0);
     hmap_fini(&fs->objects);
 }

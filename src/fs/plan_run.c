@@ -225,7 +225,7 @@ static void resolve(struct fetching *f)
     } else if (answer == SNAP_ABSENT) {
         missing(f);
     } else if (answer == SNAP_UNKNOWN && f->dir->listing &&
-               clock_monotonic_ns() - s->listed_ns < LIST_WAIT_NS) {
+               clock_monotonic_ns() - f->dir->snap->listed_ns < LIST_WAIT_NS) {
         dir_wait(f->dir, &f->page);
     } else {
         f->cold.done = on_cold;
@@ -277,7 +277,6 @@ static void step(struct run_plan *rp)
     if (rp->stepping || !rp->committed || rp->fs->closing)
         return;
     rp->stepping = true;
-    rp->refs++;
     while (rp->again) {
         rp->again = false;
         for (;;) {
@@ -294,7 +293,6 @@ static void step(struct run_plan *rp)
     count(rp);
     if (plan_done(rp->plan))
         loop_timer_stop(&rp->tick);
-    rp_unref(rp);
 }
 
 static void on_tick(struct loop_timer *t)
@@ -423,11 +421,13 @@ void run_plan_free(struct run_plan *rp)
         return;
     loop_timer_stop(&rp->tick);
     list_remove(&rp->link);
-    while (!list_empty(&rp->uses))
-        use_free(list_first(&rp->uses, struct plan_use, in_plan));
+    list_for_each_safe (it, &rp->uses)
+        use_free(list_entry(it, struct plan_use, in_plan));
     for (size_t i = 0; i < rp->held.size; i++)
-        while (rp->held.buckets[i])
-            unhold(rp, container_of(rp->held.buckets[i], struct held, link), true);
+        for (struct hmap_link *l = rp->held.buckets[i], *next; l; l = next) {
+            next = l->next;
+            unhold(rp, container_of(l, struct held, link), true);
+        }
     plan_free(rp->plan);
     rp->plan = NULL;
     rp_unref(rp);

@@ -18,6 +18,7 @@
 #define STORAGE_CLASS PREFIX "storage_class"
 #define CONTENT_TYPE  PREFIX "content_type"
 #define META          PREFIX "meta."
+#define NAME_SIZE     256
 
 struct asking {
     struct s3_head head;
@@ -26,7 +27,7 @@ struct asking {
     uint32_t node;          // held
     struct buf key;
     bool all; // listxattr
-    char name[256];
+    char name[NAME_SIZE];
 };
 
 static void reply_list(struct fs_request *req, const struct s3_object_info *info)
@@ -136,6 +137,12 @@ static bool is_object(const struct fs *fs, uint32_t slot)
     return slot != NODE_CONTROL_FILE && nodes_kind(fs->nodes, slot) == NODE_FILE;
 }
 
+static bool is_asked_for(const char *name)
+{
+    return !strcmp(name, STORAGE_CLASS) || !strcmp(name, CONTENT_TYPE) ||
+           (!strncmp(name, META, strlen(META)) && strlen(name) < NAME_SIZE);
+}
+
 void fs_op_getxattr(struct fs *fs, struct fs_request *req, uint64_t node, const char *name)
 {
     uint32_t slot = nodes_slot(fs->nodes, node);
@@ -144,15 +151,11 @@ void fs_op_getxattr(struct fs *fs, struct fs_request *req, uint64_t node, const 
 
     if (!slot) {
         req->reply->error(req, -ESTALE);
-    } else if (!is_object(fs, slot)) {
-        req->reply->error(req, -ENODATA);
-    } else if (!strcmp(name, ETAG)) {
+    } else if (is_object(fs, slot) && !strcmp(name, ETAG)) {
         nodes_version(fs->nodes, slot, &v);
         etag_format(&v.etag, etag);
         reply_value(req, etag[0] ? etag : NULL);
-    } else if (!strcmp(name, STORAGE_CLASS) || !strcmp(name, CONTENT_TYPE) ||
-               (!strncmp(name, META, strlen(META)) &&
-                strlen(name) < sizeof(((struct asking *)0)->name))) {
+    } else if (is_object(fs, slot) && is_asked_for(name)) {
         ask(fs, req, slot, name);
     } else {
         req->reply->error(req, -ENODATA);
