@@ -80,7 +80,7 @@ static bool take_field(const char *list, const char *name, char *out, size_t siz
 
     for (; *list; list += strcspn(list, ","), list += *list == ',') {
         list += strspn(list, " \t");
-        if (strncmp(list, name, name_len) || list[name_len] != '=')
+        if (strncmp(list, name, name_len) != 0 || list[name_len] != '=')
             continue;
         list += name_len + 1;
         len = strcspn(list, ", \t");
@@ -127,15 +127,15 @@ static bool read_query_claim(struct request *r, struct claim *c)
     c->amz_date = request_query(r, "X-Amz-Date");
     c->token = request_query(r, "X-Amz-Security-Token");
     if (!credential || !headers || !signature || !c->amz_date || !expires ||
-        strcmp(request_query(r, "X-Amz-Algorithm"), AUTH_ALGORITHM) ||
+        strcmp(request_query(r, "X-Amz-Algorithm"), AUTH_ALGORITHM) != 0 ||
         strlen(credential) >= sizeof(c->credential) ||
         strlen(headers) >= sizeof(c->signed_headers) || strlen(signature) != 64 ||
         parse_amz_date(c->amz_date, &c->time_s) < 0 || text_parse_u64(expires, &seconds) < 0 ||
         seconds > MAX_EXPIRES_S)
         return refuse(r, S3_AuthorizationQueryParametersError, NULL);
-    strcpy(c->credential, credential);
-    strcpy(c->signed_headers, headers);
-    strcpy(c->signature, signature);
+    snprintf(c->credential, sizeof(c->credential), "%s", credential);
+    snprintf(c->signed_headers, sizeof(c->signed_headers), "%s", headers);
+    snprintf(c->signature, sizeof(c->signature), "%s", signature);
     c->expires_s = (int64_t)seconds;
     if (parse_scope(c) < 0)
         return refuse(r, S3_AuthorizationQueryParametersError, NULL);
@@ -170,6 +170,23 @@ static bool check_time(struct request *r, const struct claim *c)
     return false;
 }
 
+static bool refuse_region(struct request *r, const char *claimed)
+{
+    const char *region = r->worker->server->options->region;
+    struct buf extra = {0}, message = {0};
+
+    buf_printf(&message,
+               "The authorization header is malformed; the region '%s' is wrong; expecting '%s'",
+               claimed, region);
+    xml_add_element(&extra, "Region", region);
+    response_error_with(r, S3_AuthorizationHeaderMalformed, buf_str(&message), buf_str(&extra));
+    // the answer to a HEAD has no body to say it in
+    response_header(r, "x-amz-bucket-region", region);
+    buf_free(&extra);
+    buf_free(&message);
+    return false;
+}
+
 static bool check_credential(struct request *r, const struct claim *c)
 {
     const struct server *s = r->worker->server;
@@ -183,26 +200,15 @@ static bool check_credential(struct request *r, const struct claim *c)
         buf_free(&extra);
         return false;
     }
-    if (r->who->token && (!c->token || strcmp(c->token, r->who->token)))
+    if (r->who->token && (!c->token || strcmp(c->token, r->who->token) != 0))
         return refuse(r, S3_InvalidToken, NULL);
     if (!r->who->token && c->token)
         return refuse(r, S3_InvalidToken, NULL);
     if (worker_wall_s(r->worker) >= r->who->expires_s)
         return refuse(r, S3_ExpiredToken, NULL);
-    if (strcmp(c->region, s->options->region)) {
-        struct buf extra = {0}, message = {0};
-
-        buf_printf(
-            &message,
-            "The authorization header is malformed; the region '%s' is wrong; expecting '%s'",
-            c->region, s->options->region);
-        xml_add_element(&extra, "Region", s->options->region);
-        response_error_with(r, S3_AuthorizationHeaderMalformed, buf_str(&message), buf_str(&extra));
-        buf_free(&extra);
-        buf_free(&message);
-        return false;
-    }
-    if (strcmp(c->service, "s3") || strncmp(c->date, c->amz_date, 8))
+    if (strcmp(c->region, s->options->region) != 0)
+        return refuse_region(r, c->region);
+    if (strcmp(c->service, "s3") != 0 || strncmp(c->date, c->amz_date, 8) != 0)
         return refuse(r, S3_AuthorizationHeaderMalformed, NULL);
     return true;
 }
@@ -330,7 +336,7 @@ bool auth_may(const struct request *r, unsigned right, const char *bucket, const
         return false;
     if (!*prefix || !*bucket)
         return true;
-    if (strncmp(prefix, bucket, n))
+    if (strncmp(prefix, bucket, n) != 0)
         return false;
     prefix += n;
     if (!*prefix)

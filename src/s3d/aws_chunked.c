@@ -63,7 +63,7 @@ static int check_chunk(struct aws_chunked *c)
     EVP_DigestFinal_ex(c->sha256, digest, NULL);
     text_hex(digest, 32, hashes + 65);
     string_signature(c, "AWS4-HMAC-SHA256-PAYLOAD", hashes, signature);
-    if (strcmp(signature, c->claimed))
+    if (strcmp(signature, c->claimed) != 0)
         return -EACCES;
     memcpy(c->previous, signature, sizeof(signature));
     return 0;

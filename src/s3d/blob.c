@@ -37,7 +37,7 @@ struct blob *blob_join(struct blob *const *parts, size_t n)
 {
     struct blob *b = blob_new();
 
-    b->parts = xcalloc(n, sizeof(*b->parts));
+    b->parts = xcalloc(n, sizeof(struct blob *));
     b->ends = xcalloc(n, sizeof(*b->ends));
     for (size_t i = 0; i < n; i++) {
         if (parts[i]->len == 0)

@@ -136,7 +136,7 @@ int checksum_kind_of_header(const char *name)
 {
     static const char *const names[] = {NULL, "sha256", "sha1", "crc32", "crc32c"};
 
-    if (strncasecmp(name, "x-amz-checksum-", 15))
+    if (strncasecmp(name, "x-amz-checksum-", 15) != 0)
         return -1;
     for (int i = 1; i < CHECKSUM_KINDS; i++)
         if (!strcasecmp(name + 15, names[i]))

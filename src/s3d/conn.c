@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "s3d/auth.h"
+#include "s3d/fault_answer.h"
 #include "s3d/options.h"
 #include "s3d/request_log.h"
 #include "s3d/response.h"
-#include "s3d/xml.h"
 
 #include <netinet/tcp.h>
 #include <openssl/err.h>
@@ -160,69 +160,6 @@ static void enter_flight(struct conn *c)
 
 // --- a request ---
 
-static void decide_faults(struct request *r)
-{
-    struct server *s = r->worker->server;
-    struct fault_set *set;
-
-    if (!atomic_load_explicit(&s->has_faults, memory_order_relaxed) || r->op == OP_ADMIN)
-        return;
-    set = server_get_faults(s);
-    if (!set)
-        return;
-    fault_set_decide(set, r->op, r->bucket_name, r->key, &r->fault);
-    fault_set_unref(set);
-    if (r->fault.action != FAULT_NONE)
-        counter_add(&r->worker->counters.faults[r->fault.action], 1);
-}
-
-// Some faults are the whole answer: nothing is done then.
-static bool fault_answers(struct request *r)
-{
-    const struct fault *f = &r->fault;
-    struct buf extra = {0};
-
-    switch (f->action) {
-    case FAULT_STATUS:
-        response_error_raw(r, (int)f->number,
-                           f->text            ? f->text
-                           : f->number == 503 ? "SlowDown"
-                           : f->number == 403 ? "AccessDenied"
-                           : f->number == 404 ? "NoSuchKey"
-                                              : "InternalError",
-                           "This failure was asked for.", NULL);
-        if (f->retry_after_s)
-            buf_printf(&r->response.headers, "Retry-After: %lld\r\n", (long long)f->retry_after_s);
-        break;
-    case FAULT_XML200:
-        response_error(r, S3_InternalError);
-        r->response.status = request_header(r, "range") ? 206 : 200;
-        break;
-    case FAULT_REDIRECT:
-        if (f->text)
-            xml_add_element(&extra, "Endpoint",
-                            f->text + (strstr(f->text, "://") ? strcspn(f->text, ":") + 3 : 0));
-        response_error_raw(r, (int)f->number,
-                           f->number == 301 ? "PermanentRedirect" : "TemporaryRedirect",
-                           s3_error_message(S3_TemporaryRedirect), buf_str(&extra));
-        if (f->text) {
-            buf_printf(&r->response.headers, "Location: %s%s\r\n", f->text, r->head.target);
-            buf_printf(&r->response.headers, "x-amz-bucket-region: %s\r\n",
-                       r->worker->server->options->region);
-        }
-        break;
-    case FAULT_REGION:
-        xml_add_element(&extra, "Region", f->text);
-        response_error_with(r, S3_AuthorizationHeaderMalformed, NULL, buf_str(&extra));
-        buf_printf(&r->response.headers, "x-amz-bucket-region: %s\r\n", f->text);
-        break;
-    default:
-        return false;
-    }
-    buf_free(&extra);
-    return true;
-}
-
 // The head has come: what is asked, may it be, and what becomes of the body.
 static void start_request(struct conn *c)
 {
@@ -244,7 +181,7 @@ static void start_request(struct conn *c)
         response_error(r, error);
         return;
     }
-    decide_faults(r);
+    fault_decide(r);
     if (!fault_answers(r) && auth_check(r))
         op_handler(r->op)->start(r);
 }

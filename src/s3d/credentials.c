@@ -76,7 +76,7 @@ static int parse_rights(char *text, unsigned *ret)
     for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
         size_t i = 0;
 
-        while (i < ARRAY_LEN(names) && strcmp(names[i].name, word))
+        while (i < ARRAY_LEN(names) && strcmp(names[i].name, word) != 0)
             i++;
         if (i == ARRAY_LEN(names))
             return -EINVAL;

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,18 +19,22 @@ static int by_bytes(const void *a, const void *b)
 
 static void names_add(struct dir_names *n, char *item)
 {
-    if ((n->len & (n->len - 1)) == 0)
-        n->items = xrealloc(n->items, MAX(2 * n->len, 16) * sizeof(n->items[0]));
+    if (n->len == n->room) {
+        n->room = MAX(2 * n->room, 16);
+        n->items = xrealloc(n->items, n->room * sizeof(n->items[0]));
+    }
     n->items[n->len++] = item;
 }
 
-static void names_fini(struct dir_names *n)
+static void names_free(struct dir_names *n)
 {
+    if (!n)
+        return;
     for (size_t i = 0; i < n->len; i++)
         free(n->items[i]);
     free(n->items);
     free(n->path);
-    *n = (struct dir_names){0};
+    free(n);
 }
 
 static DIR *open_dir(int fd, const char *path)
@@ -51,12 +56,18 @@ static bool is_directory(DIR *d, const struct dirent *e)
     return fstatat(dirfd(d), e->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
 }
 
-static void names_read(struct dir_names *n, int fd, const char *path)
+static void names_sort(struct dir_names *n)
 {
+    if (n->len)
+        qsort(n->items, n->len, sizeof(n->items[0]), by_bytes);
+}
+
+static struct dir_names *names_read(int fd, const char *path)
+{
+    struct dir_names *n = xcalloc(1, sizeof(*n));
     DIR *d = open_dir(fd, path);
     struct dirent *e;
 
-    names_fini(n);
     n->path = xstrdup(path);
     while (d && (e = readdir(d))) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
@@ -66,8 +77,8 @@ static void names_read(struct dir_names *n, int fd, const char *path)
     }
     if (d)
         closedir(d);
-    if (n->len)
-        qsort(n->items, n->len, sizeof(n->items[0]), by_bytes);
+    names_sort(n);
+    return n;
 }
 
 static size_t lower_bound(const struct dir_names *n, const char *key)
@@ -85,22 +96,24 @@ static size_t lower_bound(const struct dir_names *n, const char *key)
     return low;
 }
 
-static struct dir_names *level_at(struct dir_walk *w, size_t depth, const char *path)
+static const struct dir_names *level_at(struct dir_walk *w, size_t depth, const char *path)
 {
     if (depth == w->n_levels) {
-        w->levels = xrealloc(w->levels, ++w->n_levels * sizeof(w->levels[0]));
-        w->levels[depth] = (struct dir_names){0};
+        w->levels = xrealloc(w->levels, ++w->n_levels * sizeof(struct dir_names *));
+        w->levels[depth] = NULL;
     }
-    if (!w->levels[depth].path || strcmp(w->levels[depth].path, path))
-        names_read(&w->levels[depth], w->fd, path);
-    return &w->levels[depth];
+    if (!w->levels[depth] || strcmp(w->levels[depth]->path, path) != 0) {
+        names_free(w->levels[depth]);
+        w->levels[depth] = names_read(w->fd, path);
+    }
+    return w->levels[depth];
 }
 
 // The first key in the directory path (which may have keys behind key) that is behind key.
 static bool find(struct dir_walk *w, size_t depth, const char *path, const char *key, bool after,
                  char *out)
 {
-    struct dir_names *names = level_at(w, depth, path);
+    const struct dir_names *names = level_at(w, depth, path);
     const char *tail = text_starts_with(key, path) ? key + strlen(path) : "";
     size_t i = lower_bound(names, tail);
 
@@ -108,16 +121,13 @@ static bool find(struct dir_walk *w, size_t depth, const char *path, const char 
     if (i > 0 && text_ends_with(names->items[i - 1], "/") &&
         text_starts_with(tail, names->items[i - 1]))
         i--;
-    for (; i < w->levels[depth].len; i++) {
-        const char *item = w->levels[depth].items[i];
-        size_t len = strlen(path) + strlen(item);
+    for (; i < names->len; i++) {
+        const char *item = names->items[i];
         char full[KEY_MAX_BYTES + 1];
-        int order;
+        int order, len = snprintf(full, sizeof(full), "%s%s", path, item);
 
         if (len > KEY_MAX_BYTES)
             continue;
-        memcpy(full, path, strlen(path));
-        memcpy(full + strlen(path), item, strlen(item) + 1);
         if (full[len - 1] == '/') {
             if (find(w, depth + 1, full, key, after, out))
                 return true;
@@ -125,7 +135,7 @@ static bool find(struct dir_walk *w, size_t depth, const char *path, const char 
         }
         order = strcmp(full, key);
         if (order > 0 || (order == 0 && !after)) {
-            memcpy(out, full, len + 1);
+            memcpy(out, full, (size_t)len + 1);
             return true;
         }
     }
@@ -164,29 +174,30 @@ static void read_escaped(struct dir_names *n, int fd, const char *path, const ch
 
 void dir_walk_init(struct dir_walk *w, int bucket_fd)
 {
-    *w = (struct dir_walk){.fd = bucket_fd};
-    read_escaped(&w->escaped, bucket_fd, DIR_KEYS, "");
-    if (w->escaped.len)
-        qsort(w->escaped.items, w->escaped.len, sizeof(w->escaped.items[0]), by_bytes);
+    *w = (struct dir_walk){.fd = bucket_fd, .escaped = xcalloc(1, sizeof(struct dir_names))};
+    read_escaped(w->escaped, bucket_fd, DIR_KEYS, "");
+    names_sort(w->escaped);
 }
 
 void dir_walk_fini(struct dir_walk *w)
 {
     for (size_t i = 0; i < w->n_levels; i++)
-        names_fini(&w->levels[i]);
+        names_free(w->levels[i]);
     free(w->levels);
-    names_fini(&w->escaped);
+    names_free(w->escaped);
 }
 
 int dir_walk_next(struct dir_walk *w, const char *key, bool after, char *out)
 {
     bool found = find(w, 0, "", key, after, out);
-    size_t i = lower_bound(&w->escaped, key);
+    size_t i = lower_bound(w->escaped, key);
+    const char *escaped;
 
-    if (after && i < w->escaped.len && !strcmp(w->escaped.items[i], key))
+    if (after && i < w->escaped->len && !strcmp(w->escaped->items[i], key))
         i++;
-    if (i < w->escaped.len && (!found || strcmp(w->escaped.items[i], out) <= 0)) {
-        memcpy(out, w->escaped.items[i], strlen(w->escaped.items[i]) + 1);
+    escaped = i < w->escaped->len ? w->escaped->items[i] : NULL;
+    if (escaped && (!found || strcmp(escaped, out) <= 0)) {
+        memcpy(out, escaped, strlen(escaped) + 1);
         return 0;
     }
     return found ? 0 : -ENOENT;

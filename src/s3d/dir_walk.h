@@ -13,14 +13,14 @@
 struct dir_names {
     char *path;   // "" or "a/b/"
     char **items; // sorted; directories end in '/'
-    size_t len;
+    size_t len, room;
 };
 
 struct dir_walk {
     int fd;
-    struct dir_names *levels; // of the directories on the way to the current key
+    struct dir_names **levels; // of the directories on the way to the current key
     size_t n_levels;
-    struct dir_names escaped; // the keys below DIR_KEYS, decoded
+    struct dir_names *escaped; // the keys below DIR_KEYS, decoded
 };
 
 void dir_walk_init(struct dir_walk *w, int bucket_fd);

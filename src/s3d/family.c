@@ -205,7 +205,7 @@ static bool has_key(const struct family *f, const char *key, size_t len)
         size_t n = strlen(f->literals[i]);
         uint64_t number = 0;
 
-        if (memcmp(key, f->literals[i], n))
+        if (memcmp(key, f->literals[i], n) != 0)
             return false;
         key += n;
         if (i == f->n_numbers)
@@ -266,7 +266,7 @@ int family_set_next(const struct family_set *s, const char *bucket, const char *
         if (!family_next(&s->items[i], key, after, candidate) ||
             (best && strcmp(candidate, out) >= 0))
             continue;
-        strcpy(out, candidate);
+        memcpy(out, candidate, s->items[i].key_len + 1);
         best = &s->items[i];
     }
     if (!best)

@@ -102,10 +102,12 @@ static int parse_status(struct fault *f, char **args, unsigned n)
     if (n < 1 || parse_number(args[0], &f->number) < 0 || f->number < 200 || f->number > 599)
         return -EINVAL;
     for (unsigned i = 1; i < n; i++) {
-        if (text_starts_with(args[i], "retry-after="))
-            f->retry_after_s = atoi(args[i] + 12);
-        else if (f->action == FAULT_STATUS || f->action == FAULT_REDIRECT)
+        if (text_starts_with(args[i], "retry-after=")) {
+            if (parse_number(args[i] + 12, &f->retry_after_s) < 0)
+                return -EINVAL;
+        } else {
             f->text = args[i];
+        }
     }
     return f->action == FAULT_REDIRECT && (f->number < 300 || f->number > 399) ? -EINVAL : 0;
 }
@@ -255,7 +257,8 @@ const char *fault_set_text(const struct fault_set *s)
 
 static bool rule_matches(const struct rule *r, enum op op, const char *key, const char *path)
 {
-    if (strcmp(r->op, "*") && strcasecmp(r->op, op_name(op)) && strcasecmp(r->op, op_class(op)))
+    if (strcmp(r->op, "*") != 0 && strcasecmp(r->op, op_name(op)) != 0 &&
+        strcasecmp(r->op, op_class(op)) != 0)
         return false;
     return !strcmp(r->pattern, "*") || fnmatch(r->pattern, key, 0) == 0 ||
            fnmatch(r->pattern, path, 0) == 0;

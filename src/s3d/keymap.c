@@ -77,7 +77,7 @@ void *keymap_put(struct keymap *m, const char *key, void *value)
     }
     while (levels < KEYMAP_LEVELS && rand_below(&m->rand, 4) == 0)
         levels++;
-    n = xmalloc(sizeof(*n) + levels * sizeof(n->next[0]));
+    n = xmalloc(sizeof(*n) + levels * sizeof(struct keymap_node *));
     n->key = xstrdup(key);
     n->value = value;
     n->levels = levels;
@@ -96,7 +96,7 @@ void *keymap_remove(struct keymap *m, const char *key)
 
     find_links(m, key, false, links);
     n = *links[0];
-    if (!n || strcmp(n->key, key))
+    if (!n || strcmp(n->key, key) != 0)
         return NULL;
     for (unsigned i = 0; i < n->levels; i++)
         *links[i] = n->next[i];

@@ -157,7 +157,7 @@ static enum s3_error read_parameters(struct listing *l)
     if (max && text_parse_u64(max, &l->max_keys) < 0)
         return S3_InvalidArgument;
     l->max_keys = MIN(l->max_keys, 1000);
-    if (encoding && strcmp(encoding, "url"))
+    if (encoding && strcmp(encoding, "url") != 0)
         return S3_InvalidArgument;
     l->encode = encoding;
     if (token)

@@ -126,7 +126,7 @@ static int bytes(int argc, char **argv)
             digest = EVP_md5();
         else if (!strcmp(argv[i], "--sha256"))
             digest = EVP_sha256();
-        else if (strcmp(argv[i], "--generation") || ++i == argc ||
+        else if (strcmp(argv[i], "--generation") != 0 || ++i == argc ||
                  text_parse_u64(argv[i], &generation) < 0)
             return usage(text);
     }

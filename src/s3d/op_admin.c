@@ -29,7 +29,7 @@ static uint64_t class_total(const struct counters_sum *sum, enum op first)
     uint64_t n = 0;
 
     for (int i = 0; i < OP_COUNT; i++) {
-        if (strcmp(op_class(i), op_class(first)))
+        if (strcmp(op_class(i), op_class(first)) != 0)
             continue;
         if (i < (int)first)
             return 0;

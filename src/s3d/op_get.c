@@ -17,9 +17,9 @@ static void add_etag(struct request *r, const struct object *o)
 
     memcpy(etag, o->etag, sizeof(etag));
     if (f->action == FAULT_ETAG) {
-        uint64_t salt = strcmp(f->text, "changing") ? 1 : f->serial;
+        bool changing = !strcmp(f->text, "changing");
 
-        snprintf(etag, 33, "%032llx", 0xbadull << 52 | (unsigned long long)salt);
+        snprintf(etag, 33, "bad%029llx", changing ? (unsigned long long)f->serial : 0);
     }
     response_header_etag(r, etag);
 }
@@ -56,7 +56,7 @@ static void add_object_headers(struct request *r, const struct object *o)
         add_override(r, "response-content-disposition", "Content-Disposition", NULL);
         add_override(r, "response-content-encoding", "Content-Encoding", NULL);
     }
-    if (m && m->storage_class && strcmp(m->storage_class, "STANDARD"))
+    if (m && m->storage_class && strcmp(m->storage_class, "STANDARD") != 0)
         response_header(r, "x-amz-storage-class", m->storage_class);
 }
 
@@ -75,12 +75,12 @@ static void add_content_range(struct request *r, uint64_t off, uint64_t len, uin
 {
     const struct fault *f = &r->fault;
     uint64_t shift = f->action == FAULT_CONTENT_RANGE ? (uint64_t)f->number : 0;
+    uint64_t first = off + shift, last = first + len - 1;
 
     if (f->action == FAULT_CONTENT_RANGE && shift == 0)
         return;
     buf_printf(&r->response.headers, "Content-Range: bytes %llu-%llu/%llu\r\n",
-               (unsigned long long)(off + shift), (unsigned long long)(off + len - 1 + shift),
-               (unsigned long long)size);
+               (unsigned long long)first, (unsigned long long)last, (unsigned long long)size);
 }
 
 static void answer_missing(struct request *r, int rc)
@@ -104,7 +104,7 @@ static void answer_object(struct request *r)
         response_error(r, S3_PreconditionFailed);
         return;
     }
-    if (if_range && strncmp(if_range + (*if_range == '"'), o->etag, strlen(o->etag)))
+    if (if_range && strncmp(if_range + (*if_range == '"'), o->etag, strlen(o->etag)) != 0)
         range = NULL;
     if (range && !status) {
         rc = range_parse(range, o->size, &off, &len);

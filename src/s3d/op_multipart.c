@@ -171,7 +171,7 @@ static int on_part(const char *const values[static XML_MAX_FIELDS], void *arg)
         return fail(c, S3_InvalidPart);
     text_hex(part->md5, 16, known);
     etag += *etag == '"';
-    if (strncmp(etag, known, 32) || (etag[32] && strcmp(etag + 32, "\"")))
+    if (strncmp(etag, known, 32) != 0 || (etag[32] && strcmp(etag + 32, "\"") != 0))
         return fail(c, S3_InvalidPart);
     if (c->n && c->blobs[c->n - 1]->len < PART_MIN)
         return fail(c, S3_EntityTooSmall);

@@ -44,7 +44,7 @@ static bool check_put_conditions(struct request *r, bool *ret_must_be_new)
     int rc, status;
 
     *ret_must_be_new = none && !strcmp(none, "*");
-    if (none && strcmp(none, "*")) {
+    if (none && strcmp(none, "*") != 0) {
         response_error(r, S3_NotImplemented);
         return false;
     }

@@ -50,7 +50,7 @@ static void sts_answer(struct request *r)
     const struct credential *c;
     char expiration[25];
 
-    if (!action || strcmp(action, "AssumeRoleWithWebIdentity")) {
+    if (!action || strcmp(action, "AssumeRoleWithWebIdentity") != 0) {
         sts_error(r, 400, "InvalidAction", "Only AssumeRoleWithWebIdentity is known here");
         return;
     }
@@ -58,7 +58,7 @@ static void sts_answer(struct request *r)
         sts_error(r, 400, "ValidationError", "RoleArn and RoleSessionName are needed");
         return;
     }
-    if (!token || strcmp(token, r->worker->server->options->web_identity_token)) {
+    if (!token || strcmp(token, r->worker->server->options->web_identity_token) != 0) {
         sts_error(r, 400, "InvalidIdentityToken", "The web identity token is not the one expected");
         return;
     }
@@ -81,7 +81,7 @@ static void sts_answer(struct request *r)
 
 void op_sts_start(struct request *r)
 {
-    if (strcmp(r->head.method, "POST"))
+    if (strcmp(r->head.method, "POST") != 0)
         sts_answer(r);
     else
         r->payload.kind = PAYLOAD_TEXT;
@@ -117,21 +117,24 @@ static void answer_text(struct request *r, const char *text)
     response_empty(r, 200);
 }
 
-// A session token says until when it is good, and a checksum of that.
+// "s3d-UNTIL-CHECK": until when it is good, and a number that goes with that.
+static void imds_write_token(int64_t until_s, char token[static 64])
+{
+    snprintf(token, 64, "s3d-%lld-%016llx", (long long)until_s,
+             (unsigned long long)until_s * 0x9e3779b97f4a7c15);
+}
+
 static void imds_new_token(struct request *r)
 {
     const char *ttl = request_header(r, "x-aws-ec2-metadata-token-ttl-seconds");
     uint64_t seconds;
     char token[64];
-    int64_t until;
 
     if (!ttl || text_parse_u64(ttl, &seconds) < 0 || seconds < 1 || seconds > 21600) {
         response_empty(r, 400);
         return;
     }
-    until = worker_wall_s(r->worker) + (int64_t)seconds;
-    snprintf(token, sizeof(token), "s3d-%lld-%016llx", (long long)until,
-             (unsigned long long)until * 0x9e3779b97f4a7c15);
+    imds_write_token(worker_wall_s(r->worker) + (int64_t)seconds, token);
     response_header(r, "x-aws-ec2-metadata-token-ttl-seconds", ttl);
     answer_text(r, token);
 }
@@ -139,13 +142,14 @@ static void imds_new_token(struct request *r)
 static bool imds_token_is_good(const struct request *r)
 {
     const char *token = request_header(r, "x-aws-ec2-metadata-token");
-    unsigned long long check;
-    long long until;
-    int end = 0;
+    char expected[64];
+    int64_t until_s;
 
-    return token && sscanf(token, "s3d-%lld-%16llx%n", &until, &check, &end) == 2 && !token[end] &&
-           check == (unsigned long long)until * 0x9e3779b97f4a7c15 &&
-           until > worker_wall_s(r->worker);
+    if (!token || !text_starts_with(token, "s3d-"))
+        return false;
+    until_s = strtoll(token + 4, NULL, 10);
+    imds_write_token(until_s, expected);
+    return !strcmp(token, expected) && until_s > worker_wall_s(r->worker);
 }
 
 void op_imds_start(struct request *r)
@@ -156,7 +160,7 @@ void op_imds_start(struct request *r)
     char expiration[25];
 
     if (!strcmp(path, "/latest/api/token")) {
-        if (strcmp(r->head.method, "PUT"))
+        if (strcmp(r->head.method, "PUT") != 0)
             response_empty(r, 405);
         else
             imds_new_token(r);
@@ -174,7 +178,7 @@ void op_imds_start(struct request *r)
     path += *path == '/';
     if (!*path) {
         answer_text(r, role);
-    } else if (strcmp(path, role)) {
+    } else if (strcmp(path, role) != 0) {
         response_empty(r, 404);
     } else {
         c = issue_credential(r, expiration);
@@ -189,7 +193,7 @@ void op_container_start(struct request *r)
     const struct credential *c;
     char expiration[25];
 
-    if (!authorization || strcmp(authorization, r->worker->server->options->container_token)) {
+    if (!authorization || strcmp(authorization, r->worker->server->options->container_token) != 0) {
         response_empty(r, 401);
         return;
     }

@@ -250,7 +250,7 @@ static int parse_one(struct options *o, int argc, char **argv)
     for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
         const struct option_rule *rule = &rules[i];
 
-        if (strlen(rule->name) != name_len || strncmp(rule->name, argv[0], name_len))
+        if (strlen(rule->name) != name_len || strncmp(rule->name, argv[0], name_len) != 0)
             continue;
         if (rule->kind == FLAG)
             words = 1;

@@ -70,7 +70,7 @@ enum s3_error payload_begin(struct request *r, bool md5)
     if (sha256 && text_starts_with(sha256, "STREAMING-")) {
         bool is_signed = text_starts_with(sha256, "STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
 
-        if (!is_signed && strcmp(sha256, "STREAMING-UNSIGNED-PAYLOAD-TRAILER"))
+        if (!is_signed && strcmp(sha256, "STREAMING-UNSIGNED-PAYLOAD-TRAILER") != 0)
             return S3_NotImplemented;
         is_signed = is_signed && r->signature.present;
         p->is_aws_chunked = true;
@@ -180,7 +180,7 @@ enum s3_error payload_end(struct request *r)
 
         checksum_get(p->checksum, CHECKSUM_SHA256, sum);
         text_hex(sum, 32, hex);
-        if (strcmp(hex, sha256))
+        if (strcmp(hex, sha256) != 0)
             error = S3_XAmzContentSHA256Mismatch;
     }
     if (!error && md5)

@@ -64,7 +64,7 @@ static bool bucket_of_host(struct request *r)
         return false;
     len = strcspn(host, ":");
     domain_len = strlen(domain);
-    if (len < domain_len + 2 || strncasecmp(host + len - domain_len, domain, domain_len) ||
+    if (len < domain_len + 2 || strncasecmp(host + len - domain_len, domain, domain_len) != 0 ||
         host[len - domain_len - 1] != '.' || len - domain_len - 1 >= sizeof(r->bucket_name))
         return false;
     memcpy(r->bucket_name, host, len - domain_len - 1);
@@ -211,7 +211,7 @@ bool request_find_bucket(struct request *r)
     payer = request_header(r, "x-amz-request-payer");
     if (!payer)
         payer = request_query(r, "x-amz-request-payer");
-    if (r->bucket->requester_pays && (!payer || strcasecmp(payer, "requester"))) {
+    if (r->bucket->requester_pays && (!payer || strcasecmp(payer, "requester") != 0)) {
         response_error(r, S3_AccessDenied);
         return false;
     }

@@ -73,9 +73,13 @@ static int start_listening(struct server *s, const struct options *o)
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
-                    *found;
+                    *found = NULL;
     char service[8];
-    struct sockaddr_storage bound;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } bound = {0};
     socklen_t len = sizeof(bound);
     int one = 1, rc;
 
@@ -88,14 +92,13 @@ static int start_listening(struct server *s, const struct options *o)
                  setsockopt(s->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
                  bind(s->listen_fd, found->ai_addr, found->ai_addrlen) < 0 ||
                  listen(s->listen_fd, BACKLOG) < 0 ||
-                 getsockname(s->listen_fd, (struct sockaddr *)&bound, &len) < 0
+                 getsockname(s->listen_fd, &bound.any, &len) < 0
              ? -errno
              : 0;
     freeaddrinfo(found);
     if (rc < 0)
         return complain(o->listen_host, strerror(-rc));
-    // the port is at the same place in both kinds of address
-    s->port = ntohs(((struct sockaddr_in *)&bound)->sin_port);
+    s->port = ntohs(bound.any.sa_family == AF_INET6 ? bound.v6.sin6_port : bound.v4.sin_port);
     return 0;
 }
 

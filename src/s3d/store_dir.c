@@ -100,16 +100,24 @@ static void remove_empty_parents(int fd, const char *path)
 
 // --- attributes ---
 
-// "1 ETAG SIZE MTIME_NS\n" CONTENT-TYPE "\n" STORAGE-CLASS "\n" HEADERS
+// The version of the file that an ETag belongs to.
+static void describe_version(const struct stat *st, char out[static 64])
+{
+    snprintf(out, 64, "%llu %lld.%09ld", (unsigned long long)st->st_size,
+             (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+}
+
+// ETAG "\n" VERSION "\n" CONTENT-TYPE "\n" STORAGE-CLASS "\n" HEADERS
 static void write_attributes(int fd, const struct object *o)
 {
     struct buf b = {0};
+    char version[64];
     struct stat st;
 
     if (fstat(fd, &st) < 0)
         return;
-    buf_printf(&b, "1 %s %llu %lld\n%s\n%s\n%s", o->etag, (unsigned long long)st.st_size,
-               (long long)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+    describe_version(&st, version);
+    buf_printf(&b, "%s\n%s\n%s\n%s\n%s", o->etag, version,
                o->meta && o->meta->content_type ? o->meta->content_type : "",
                o->meta && o->meta->storage_class ? o->meta->storage_class : "",
                o->meta ? o->meta->headers : "");
@@ -131,19 +139,16 @@ static void derived_etag(const struct stat *st, char etag[static 48])
 
 static void parse_attributes(char *text, const struct stat *st, struct object *o)
 {
-    char *type, *class, *headers, etag[48];
-    unsigned long long size;
-    long long mtime_ns;
+    const char *etag = strsep(&text, "\n"), *version = strsep(&text, "\n");
+    const char *type = strsep(&text, "\n"), *class = strsep(&text, "\n");
+    char now[64];
 
-    if (!(type = strchr(text, '\n')) || !(class = strchr(type + 1, '\n')) ||
-        !(headers = strchr(class + 1, '\n')) ||
-        sscanf(text, "1 %47s %llu %lld\n", etag, &size, &mtime_ns) != 3)
+    if (!text) // the headers, which may be none, but there they are
         return;
-    *type++ = *class ++ = *headers++ = 0;
-    if (size == (unsigned long long)st->st_size &&
-        mtime_ns == (long long)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec)
-        memcpy(o->etag, etag, sizeof(etag));
-    o->meta = meta_new(*type ? type : NULL, *class ? class : NULL, headers);
+    describe_version(st, now);
+    if (!strcmp(version, now))
+        snprintf(o->etag, sizeof(o->etag), "%s", etag);
+    o->meta = meta_new(*type ? type : NULL, *class ? class : NULL, text);
 }
 
 static void read_attributes(int fd, const struct stat *st, struct object *o)
@@ -166,6 +171,7 @@ static int open_file(struct bucket_dir *d, const char *path, struct stat *st)
 {
     int fd = openat(d->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
+    *st = (struct stat){0};
     if (fd < 0)
         return errno == ENOTDIR || errno == EISDIR || errno == ENAMETOOLONG ? -ENOENT : -errno;
     if (fstat(fd, st) < 0 || !S_ISREG(st->st_mode)) {

@@ -57,16 +57,17 @@ void s3d_table_fini(struct s3d_table *t)
 static void name_digest(const char *bucket, const char *key, const char *suffix,
                         uint8_t digest[static SHA256_DIGEST_LENGTH])
 {
-    size_t nb = strlen(bucket), nk = strlen(key), ns = strlen(suffix), n = nb + nk + ns + 1;
-    uint8_t small[1536], *text = n <= sizeof(small) ? small : xmalloc(n);
+    char small[1536];
+    int n = snprintf(small, sizeof(small), "%s/%s%s", bucket, key, suffix);
 
-    memcpy(text, bucket, nb);
-    text[nb] = '/';
-    memcpy(text + nb + 1, key, nk);
-    memcpy(text + nb + 1 + nk, suffix, ns);
-    SHA256(text, n, digest);
-    if (text != small)
+    if (n < (int)sizeof(small)) {
+        SHA256((const uint8_t *)small, (size_t)n, digest);
+    } else {
+        char *text = xasprintf("%s/%s%s", bucket, key, suffix);
+
+        SHA256((const uint8_t *)text, (size_t)n, digest);
         free(text);
+    }
 }
 
 static uint64_t first_word(const uint8_t *digest)
@@ -122,7 +123,7 @@ int64_t s3d_synthetic_check(const struct s3d_table *t, uint64_t start, uint64_t 
     while (done < len) {
         size_t n = MIN(len - done, S3D_TABLE_BYTES - at);
 
-        if (memcmp(p + done, t->bytes + at, n)) {
+        if (memcmp(p + done, t->bytes + at, n) != 0) {
             while (p[done] == t->bytes[at])
                 done++, at++;
             return (int64_t)done;

@@ -19,7 +19,7 @@ static const char *stored_encoding(const struct request *r)
 {
     const char *encoding = request_header(r, "content-encoding");
 
-    if (!encoding || strncasecmp(encoding, "aws-chunked", 11))
+    if (!encoding || strncasecmp(encoding, "aws-chunked", 11) != 0)
         return encoding;
     encoding += 11;
     encoding += strspn(encoding, ", ");

@@ -70,7 +70,7 @@ static void on_start(void *arg, const char *name, const char **attributes)
     struct walk *w = arg;
 
     w->depth++;
-    if (w->depth == 1 && strcmp(name, w->root)) {
+    if (w->depth == 1 && strcmp(name, w->root) != 0) {
         stop(w, -EBADMSG);
         return;
     }
