@@ -24,7 +24,8 @@
 #define PAUSE_MIN_NS    (50 * NS_PER_MS)
 #define PAUSE_MAX_NS    NS_PER_S
 #define STOP_NS         (5 * NS_PER_S) // for open files after a lazy unmount
-#define MOUNT_READAHEAD MIB            // MEASURED: less makes sequential readers slow
+#define HELPER_S        5
+#define MOUNT_READAHEAD MIB // MEASURED: less makes sequential readers slow
 
 static void close_fd(int *fd)
 {
@@ -104,12 +105,22 @@ static int mount_now(struct supervised *s, char **ret_error)
     return s->fuse_fd < 0 ? s->fuse_fd : 0;
 }
 
-// In a child, since it asks the file system, and a worker may hang.
+static void helper_ended(struct supervised *s)
+{
+    s->helper = 0;
+    s->served = true;
+}
+
+// In a child, since it asks the file system, and a worker may hang. The mount counts as served once
+// it is done: umount would find it busy before.
 static void raise_readahead(struct supervised *s)
 {
     s->helper = fork();
+    if (s->helper < 0)
+        helper_ended(s);
     if (s->helper != 0)
         return;
+    alarm(HELPER_S);
     // the mount must not live on in here
     close_range(STDERR_FILENO + 1, ~0U, 0);
     if (devfuse_set_readahead(s->options->directory, MOUNT_READAHEAD) < 0)
@@ -295,9 +306,9 @@ static void ready(struct supervised *s)
 
 static void serving(struct supervised *s)
 {
-    s->answering = s->served = true;
+    s->answering = true;
     s->answering_ns = clock_monotonic_ns();
-    if (s->workers == 1) {
+    if (!s->served && s->helper == 0) {
         log_info("daemon", "%s is mounted at %s", s->options->source, s->options->directory);
         raise_readahead(s);
     }
@@ -306,6 +317,7 @@ static void serving(struct supervised *s)
 static void gone(struct supervised *s)
 {
     log_info("daemon", "%s is unmounted", s->options->directory);
+    s->served = true; // if only for a moment
     end(s, SUPERVISED_ENDED);
 }
 
@@ -363,7 +375,7 @@ bool supervised_child(struct supervised *s, pid_t pid, int status)
     } else if (pid == s->broker) {
         s->broker = 0;
     } else if (pid == s->helper) {
-        s->helper = 0;
+        helper_ended(s);
     } else {
         return false;
     }

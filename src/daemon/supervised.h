@@ -39,7 +39,7 @@ struct supervised {
 
     int channel; // to the worker, or -1
     pid_t worker;
-    bool served;           // some worker has answered since the mount
+    bool served;           // some worker has answered since the mount, which is as it shall be
     bool answering;        // this worker does
     uint64_t answering_ns; // since when
     uint64_t workers;      // started so far

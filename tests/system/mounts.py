@@ -37,6 +37,12 @@ def arguments(options):
     return words
 
 
+def slowed_down():
+    """How many times slower than usual the build under test may be: sanitizers take their time."""
+    program = PROGRAM.read_bytes()
+    return 5 if b"__tsan_init" in program or b"__asan_init" in program else 1
+
+
 def wait_until(condition, seconds=SECONDS, what="what was waited for did not happen"):
     """The first true value of condition(); an AssertionError after so many seconds."""
     end = time.monotonic() + seconds
