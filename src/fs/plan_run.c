@@ -165,11 +165,7 @@ static void fetch(struct fetching *f, const struct node_version *v)
     struct fs *fs = rp->fs;
     uint64_t n;
 
-    if (v->size == 0 || host_has_it(f, v)) {
-        missing(f);
-        return;
-    }
-    n = plan_sized(rp->plan, f->entry, v->size);
+    n = plan_sized(rp->plan, f->entry, host_has_it(f, v) ? 0 : v->size);
     if (n == 0) {
         step(rp);
         fetching_free(f);

@@ -135,13 +135,45 @@ static void paths_may_begin_as_users_write_them(void **state)
     assert_int_equal(status().fetched, 3);
 }
 
-static void what_cannot_be_fetched_is_missing(void **state)
+static void what_is_no_file_is_missing(void **state)
 {
-    static const char paths[] = "d/none\0d/empty\0d/sub\0d\0none/none\0d/\0d/f001\0d//f1";
+    static const char paths[] = "d/none\0d/sub\0d\0none/none\0d/\0d/f001\0d//f1";
 
     plan_paths(paths, sizeof(paths));
-    assert_int_equal(status().entries, 8);
-    assert_int_equal(status().missing, 7);
+    assert_int_equal(status().entries, 7);
+    assert_int_equal(status().missing, 6);
+    assert_int_equal(status().fetched, 1);
+}
+
+static void empty_file_is_used_as_others_and_never_fetched(void **state)
+{
+    plan_paths("d/empty", 8);
+    assert_int_equal(status().missing, 0);
+    assert_int_equal(world.background_loads, 0);
+    host_release(host_open(host_walk("d/empty"))->opened.handle);
+    assert_int_equal(status().used, 1);
+}
+
+static void few_paths_wait_for_a_listing_that_is_under_way(void **state)
+{
+    struct host_request *r;
+    uint64_t dir;
+
+    world_end();
+    world_begin();
+    world.options.metadata_ttl_ns = 0; // nothing listed before the plan counts
+    world_put("d/f001", 1000, ETAG_1);
+    world_start();
+    control = host_open(host_walk(".os2g/control"))->opened.handle;
+    dir = host_opendir(host_walk("d"));
+    world.hold = true;
+    r = host_begin();
+    fs_ops()->readdir(world.fs, &r->fs, dir, 0, true);
+    world_run();
+    plan_paths("d/f001", 7);
+    world.hold = false;
+    world_run_held();
+    world_run();
     assert_int_equal(status().fetched, 1);
 }
 
@@ -168,6 +200,9 @@ static void object_that_the_host_has_whole_is_not_fetched(void **state)
     world.background_loads = 0;
     plan_paths("d/f005", 7);
     assert_int_equal(world.background_loads, 0);
+    assert_int_equal(status().missing, 0);
+    host_release(open_file(5));
+    assert_int_equal(status().used, 1);
 }
 
 static void file_that_was_opened_first_is_not_fetched_by_the_plan(void **state)
@@ -298,7 +333,9 @@ int main(void)
         TEST(entry_is_used_by_its_last_byte_or_by_release),
         TEST(few_paths_are_looked_up_one_by_one),
         TEST(paths_may_begin_as_users_write_them),
-        TEST(what_cannot_be_fetched_is_missing),
+        TEST(what_is_no_file_is_missing),
+        TEST(empty_file_is_used_as_others_and_never_fetched),
+        TEST(few_paths_wait_for_a_listing_that_is_under_way),
         TEST(store_out_of_reach_makes_entries_missing_and_no_error),
         TEST(object_larger_than_a_load_is_fetched_in_part),
         TEST(object_that_the_host_has_whole_is_not_fetched),
