@@ -97,6 +97,18 @@ static char *spawn_error(int rc)
     return xasprintf(PROGRAM ": %s", strerror(-rc));
 }
 
+static char *explain(const char *text)
+{
+    if (strstr(text, "user_allow_other"))
+        return xstrdup("other users can be let in only if /etc/fuse.conf has a line "
+                       "\"user_allow_other\" (or mount as root)");
+    if (strstr(text, "/dev/fuse"))
+        return xasprintf("%s (modprobe fuse if it is missing; chmod 666 /dev/fuse lets users "
+                         "mount, as distributions set it)",
+                         text);
+    return xstrdup(*text ? text : PROGRAM " failed");
+}
+
 // Runs it to its end. comm: our end of the socket and the program's, which is closed, or NULL.
 // Returns the descriptor it sent (0 without comm), or -errno with its words in *ret_error.
 static int run(char *const argv[], const int comm[2], char **ret_error)
@@ -127,11 +139,7 @@ static int run(char *const argv[], const int comm[2], char **ret_error)
         fd = receive_fd(comm[0]);
     rc = wait_for(pid);
     if (rc < 0 || fd < 0) {
-        if (strstr(buf_str(&text), "user_allow_other"))
-            *ret_error = xstrdup("other users can be let in only if /etc/fuse.conf has a line "
-                                 "\"user_allow_other\" (or mount as root)");
-        else
-            *ret_error = xstrdup(text.len ? buf_str(&text) : PROGRAM " failed");
+        *ret_error = explain(buf_str(&text));
         if (comm && fd >= 0)
             close(fd);
         fd = rc < 0 ? rc : fd;

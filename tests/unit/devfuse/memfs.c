@@ -2,6 +2,7 @@
 #include "memfs.h"
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/rand.h"
 
 #include <stdatomic.h>
@@ -25,6 +26,7 @@
 struct fs {
     struct memfs_options options;
     _Atomic uint64_t reads;
+    struct list held; // struct read
 };
 
 // One period and, so that each read is contiguous, the largest read behind it.
@@ -47,10 +49,21 @@ static void make_bytes(void)
     memcpy(bytes + PERIOD, bytes, MAX_READ);
 }
 
-unsigned char memfs_byte(uint64_t offset)
+bool memfs_equal(const void *p, uint64_t offset, size_t len)
 {
+    const unsigned char *at = p;
+
     make_bytes();
-    return bytes[offset % PERIOD];
+    while (len) {
+        size_t n = MIN(len, MAX_READ);
+
+        if (memcmp(at, bytes + offset % PERIOD, n))
+            return false;
+        at += n;
+        offset += n;
+        len -= n;
+    }
+    return true;
 }
 
 struct fs *memfs_new(const struct memfs_options *o)
@@ -59,6 +72,7 @@ struct fs *memfs_new(const struct memfs_options *o)
 
     make_bytes();
     fs->options = *o;
+    list_init(&fs->held);
     return fs;
 }
 
@@ -165,17 +179,29 @@ static void answer_read(struct fs_request *req, uint64_t size_of_file, uint64_t 
 
 struct read {
     struct loop_msg msg;
+    struct list link;
     struct fs_request *req;
     uint64_t size_of_file, offset;
     uint32_t size;
 };
 
-static void on_data_loop(struct loop_msg *msg)
+static void finish_read(struct read *r)
 {
-    struct read *r = container_of(msg, struct read, msg);
-
     answer_read(r->req, r->size_of_file, r->offset, r->size);
     free(r);
+}
+
+static void on_data_loop(struct loop_msg *msg)
+{
+    finish_read(container_of(msg, struct read, msg));
+}
+
+void memfs_answer_held(struct fs *fs)
+{
+    fs->options.hold_reads = false;
+    list_for_each_safe (it, &fs->held)
+        finish_read(list_entry(it, struct read, link));
+    list_init(&fs->held);
 }
 
 static void interrupted(struct fs_request *req, void *arg)
@@ -191,8 +217,6 @@ static void read_(struct fs *fs, struct fs_request *req, uint64_t handle, uint64
     struct read *r;
 
     atomic_fetch_add(&fs->reads, 1);
-    if (fs->options.hold_reads)
-        return;
     if (handle == NODE_STUCK) {
         req->cancel = interrupted;
         return;
@@ -201,13 +225,14 @@ static void read_(struct fs *fs, struct fs_request *req, uint64_t handle, uint64
         req->reply->error(req, -EBADF);
         return;
     }
-    if (!fs->options.data_loop) {
-        answer_read(req, a.size, offset, size);
-        return;
-    }
     r = xmalloc(sizeof(*r));
     *r = (struct read){.req = req, .size_of_file = a.size, .offset = offset, .size = size};
-    loop_post(fs->options.data_loop, &r->msg, on_data_loop);
+    if (fs->options.hold_reads)
+        list_push_back(&fs->held, &r->link);
+    else if (fs->options.data_loop)
+        loop_post(fs->options.data_loop, &r->msg, on_data_loop);
+    else
+        finish_read(r);
 }
 
 static void release(struct fs *fs, struct fs_request *req, uint64_t handle)

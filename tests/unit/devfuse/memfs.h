@@ -16,7 +16,7 @@ struct memfs_options {
     unsigned files;
     uint64_t file_size;
     bool direct_io;
-    bool hold_reads;        // do not answer reads at all
+    bool hold_reads;        // answer reads only when memfs_answer_held is called
     struct loop *data_loop; // answers the reads, or NULL: the namespace loop does
 };
 
@@ -25,7 +25,9 @@ struct fs *memfs_new(const struct memfs_options *o);
 void memfs_free(struct fs *fs);
 extern const struct fs_ops memfs_ops;
 
+void memfs_answer_held(struct fs *fs); // on the namespace loop; later reads are not held
+
 uint64_t memfs_reads(const struct fs *fs); // asked for so far, any thread
 
-// What byte offset of any file holds.
-unsigned char memfs_byte(uint64_t offset);
+// Whether [p, p+len) is what any file holds from offset on.
+bool memfs_equal(const void *p, uint64_t offset, size_t len);
