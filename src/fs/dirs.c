@@ -268,6 +268,7 @@ static void on_page(struct listing *l, int error, bool last)
             charge(fs, s);
             if (too_large(fs, s)) {
                 s->truncated = true;
+                d->large = true;
                 end_listing(d);
             } else {
                 listing_next(l);
@@ -338,7 +339,7 @@ void dir_count_cold(struct dir *d)
         d->cold_since_ns = now;
     }
     d->cold++;
-    if (d->cold > COLD_LOOKUPS && ttl && !d->listing && !dir_fresh(d, UINT64_MAX) &&
+    if (d->cold > COLD_LOOKUPS && ttl && !d->large && !d->listing && !dir_fresh(d, UINT64_MAX) &&
         !d->fs->closing)
         start_listing(d, HTTP_DEMAND);
 }

@@ -12,6 +12,7 @@ struct dir {
     struct list idle;        // in fs->idle_dirs
     struct snapshot *snap;   // may be incomplete: being listed, or too large
     struct listing *listing; // fills snap
+    bool large;              // it was: lookups alone are no reason to list it again
     bool prelisted;          // nobody has asked yet for what is being listed
     struct list waiters;     // for the next page
     unsigned cold;           // lookups that had to ask the store, since cold_since_ns

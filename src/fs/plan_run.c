@@ -349,13 +349,23 @@ void plan_uses_end(struct file *f)
 
 // --- life ---
 
-static unsigned count_plans(const struct fs *fs)
+// What is left of their number and memory for one more.
+static int room_for_plan(const struct fs *fs, uint64_t *ret_memory)
 {
+    uint64_t used = 0;
     unsigned n = 0;
 
-    list_for_each (it, &fs->run_plans)
+    list_for_each (it, &fs->run_plans) {
+        struct plan_stats stats;
+
+        plan_stats_read(list_entry(it, struct run_plan, link)->plan, &stats);
+        used += stats.memory;
         n++;
-    return n;
+    }
+    if (n >= PLANS_MAX || used >= PLANS_MEMORY)
+        return -ENOSPC;
+    *ret_memory = PLANS_MEMORY - used;
+    return 0;
 }
 
 int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes)
@@ -363,9 +373,10 @@ int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes)
     struct plan_config c = {.window_bytes = window_bytes};
     struct cache_stats pool;
     struct run_plan *rp;
+    int rc = room_for_plan(fs, &c.memory_max);
 
-    if (count_plans(fs) >= PLANS_MAX)
-        return -ENOSPC;
+    if (rc < 0)
+        return rc;
     if (!c.window_bytes) {
         cache_stats_read(fs->cache, &pool);
         c.window_bytes = pool.pool_bytes / 2;

@@ -8,9 +8,10 @@
 
 struct run_plan;
 
-#define PLANS_MAX 64 // of one file system
+#define PLANS_MAX    64  // of one file system
+#define PLANS_MEMORY GIB // of all of them
 
-// window_bytes 0: half of the pool. -ENOSPC: there are too many.
+// window_bytes 0: half of the pool. -ENOSPC: there are too many, or they are too large.
 int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes);
 // path: as a user writes it, below the mount; "./" and "/" in front of it are left out.
 int run_plan_add(struct run_plan *rp, const char *path, size_t len);
