@@ -26,24 +26,22 @@ size_t devfuse_slots_size(void)
     return HEAD_BYTES + (size_t)SLOTS * SLOT_BYTES;
 }
 
-static int map(int fd, struct slots_head **ret)
+// NULL with errno set.
+static struct slots_head *map(int fd)
 {
     size_t size = devfuse_slots_size();
     struct stat st;
     void *p;
 
-    if (fd >= 0) {
-        if (fstat(fd, &st) < 0)
-            return -errno;
-        if ((size_t)st.st_size < size)
-            return -EINVAL;
+    if (fd >= 0 && fstat(fd, &st) < 0)
+        return NULL;
+    if (fd >= 0 && (size_t)st.st_size < size) {
+        errno = EINVAL;
+        return NULL;
     }
     p = mmap(NULL, size, PROT_READ | PROT_WRITE, fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS,
              fd, 0);
-    if (p == MAP_FAILED)
-        return -errno;
-    *ret = p;
-    return 0;
+    return p == MAP_FAILED ? NULL : p;
 }
 
 static void set_state(struct slot *slot, enum slot_state state)
@@ -71,12 +69,11 @@ static bool slot_holds_request(const struct slot *slot)
 
 int slots_init(struct slots *s, int fd, struct devfuse *d)
 {
+    struct slots_head *head = map(fd);
     struct slot_shared *shared;
-    struct slots_head *head = NULL;
-    int rc = map(fd, &head);
 
-    if (rc < 0)
-        return rc;
+    if (!head)
+        return -errno;
     if (!head->magic) {
         head->version = SLOTS_VERSION;
         head->slots = SLOTS;
@@ -219,7 +216,7 @@ void slots_recover(struct slots *s, void (*fn)(void *arg, struct slot *slot, siz
     for (unsigned i = 0; i < SLOTS; i++)
         if (slot_holds_request(&s->slot[i]))
             left[n++] = &s->slot[i];
-    qsort(left, n, sizeof(left[0]), by_unique);
+    qsort(left, n, sizeof(struct slot *), by_unique);
     for (unsigned i = 0; i < n; i++) {
         slots_busy(left[i]);
         fn(arg, left[i], message_len(left[i]));

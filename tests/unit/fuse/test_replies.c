@@ -115,6 +115,19 @@ static void an_open_that_was_not_heard_gives_its_handle_back(void **state)
     assert_int_equal(f->fs.undone_sum, 12);
 }
 
+static void a_handle_that_an_earlier_worker_gave_out_stays(void **state)
+{
+    struct fixture *f = *state;
+    struct fuse_open_in in = {0};
+    struct fs_opened o = {.handle = 12, .known = true};
+
+    ask(f, FUSE_OPEN, 2, &in, sizeof(in), NULL);
+    f->send_result = -ENOENT;
+    f->fs.req->reply->opened(f->fs.req, &o);
+    assert_int_equal(f->fs.undone, 0);
+    assert_int_equal(f->finished, 1);
+}
+
 static void open_flags_follow_what_was_asked_for(void **state)
 {
     struct fixture *f = *state;
@@ -357,6 +370,7 @@ int main(void)
         with_init(a_time_out_for_ever_stays_within_what_the_kernel_takes),
         with_init(an_entry_that_was_not_heard_gives_its_reference_back),
         with_init(an_open_that_was_not_heard_gives_its_handle_back),
+        with_init(a_handle_that_an_earlier_worker_gave_out_stays),
         with_init(open_flags_follow_what_was_asked_for),
         with_init(read_bytes_follow_each_other),
         with_init(a_read_may_come_in_as_many_pieces_as_promised),
