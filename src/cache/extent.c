@@ -139,8 +139,11 @@ static uint64_t page_name(const struct cache_extent *x, uint32_t i)
 void extent_fill(struct pool *p, struct cache_extent *x, uint32_t from, uint32_t to)
 {
     uint32_t first = page_of(from), near = first > 0 ? x->pages[first - 1] : NO_PAGE;
+    uint32_t missing = extent_missing_pages(x, from, to);
 
-    near = near == NO_PAGE ? pool_find_run(p, extent_missing_pages(x, from, to)) : near + 1;
+    if (!missing)
+        return;
+    near = near == NO_PAGE ? pool_find_run(p, missing) : near + 1;
     for (uint32_t i = first; i <= page_of(to - 1); i++) {
         if (x->pages[i] == NO_PAGE) {
             x->pages[i] = pool_take(p, near, x, i, page_name(x, i));

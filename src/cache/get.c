@@ -7,7 +7,7 @@
 
 // So much is received at a time at most: it is often written out at once, while the CPU's caches
 // still hold it.
-#define ROOM_MAX (512 * KIB)
+#define ROOM_MAX (256 * KIB)
 // Requests that s3/ may send twice.
 #define HEDGE_MAX (1 * MIB)
 
