@@ -31,7 +31,7 @@ static int read_content_range(struct s3_answer *a, const char *s)
 {
     uint64_t size;
 
-    if (strncasecmp(s, "bytes ", 6))
+    if (strncasecmp(s, "bytes ", 6) != 0)
         return -EBADMSG;
     s += 6;
     if (read_number(&s, &a->first) < 0 || *s++ != '-' || read_number(&s, &a->last) < 0 ||

@@ -126,7 +126,7 @@ bool s3_bucket_learn_region(struct s3_bucket *b, const struct s3_target *from, c
         return false;
     t = xcalloc(1, sizeof(*t));
     atomic_init(&t->refs, 1);
-    strcpy(t->region, region);
+    memcpy(t->region, region, strlen(region) + 1);
     if (s3_endpoint_build(b->settings, region, &t->endpoint, &error) < 0) {
         log_warning("s3", "the store says that the bucket is in another region: %s", error);
         free(error);
@@ -134,7 +134,7 @@ bool s3_bucket_learn_region(struct s3_bucket *b, const struct s3_target *from, c
         return false;
     }
     pthread_mutex_lock(&b->lock);
-    news = strcmp(b->locked.target->region, region);
+    news = strcmp(b->locked.target->region, region) != 0;
     if (news)
         set_target_locked(b, t);
     pthread_mutex_unlock(&b->lock);

@@ -170,8 +170,8 @@ const struct sigv4_key *s3_client_signing_key(struct s3_client *c, struct creden
         c->second = now;
         clock_format_amz_date(now, c->amz_date);
     }
-    if (cr != c->signed_by || strncmp(c->key.date, c->amz_date, 8) ||
-        strcmp(c->key.region, region)) {
+    if (cr != c->signed_by || strncmp(c->key.date, c->amz_date, 8) != 0 ||
+        strcmp(c->key.region, region) != 0) {
         char date[9] = {0};
 
         memcpy(date, c->amz_date, 8);

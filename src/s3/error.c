@@ -17,7 +17,7 @@ static const struct {
     {400, 400, {"", EIO, S3_PLACE, "check endpoint, region and addressing style"}},
     {401, 401, {"", EACCES, S3_FATAL, "check the credentials"}},
     {403, 403, {"", EACCES, S3_FATAL, "check the credentials and their rights"}},
-    {404, 404, {"", ENOENT, S3_FATAL, ""}},
+    {404, 404, {"", ENOENT, S3_FATAL, "there is no such object"}},
     {407, 407, {"", EACCES, S3_FATAL, "the proxy wants credentials of its own"}},
     {408, 408, {"", EIO, S3_RETRY, ""}},
     {409, 409, {"", EIO, S3_RETRY, ""}},

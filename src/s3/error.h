@@ -42,7 +42,7 @@ enum s3_class {
     X(KeyTooLongError, ENAMETOOLONG, FATAL, "")                                                    \
     X(MethodNotAllowed, EPERM, FATAL, "")                                                          \
     X(NoSuchBucket, ENODEV, FATAL, "check the bucket's name and the endpoint")                     \
-    X(NoSuchKey, ENOENT, FATAL, "")                                                                \
+    X(NoSuchKey, ENOENT, FATAL, "there is no such object")                                         \
     X(NoSuchVersion, ENOENT, FATAL, "")                                                            \
     X(NotFound, ENOENT, FATAL, "")                                                                 \
     X(NotImplemented, EOPNOTSUPP, FATAL, "the store cannot do this")                               \

@@ -91,7 +91,7 @@ static struct s3_request *other_of(struct get_op *g, const struct s3_request *r)
 // Cancels one of the two; true: nothing of it is under way (any more).
 static bool drop(struct get_op *g, struct s3_request *r)
 {
-    if (!r || !s3_request_active(r))
+    if (!s3_request_active(r))
         return true;
     if (!s3_request_cancel(r))
         return false;
@@ -111,7 +111,8 @@ static int on_head(struct s3_request *r, const struct http_head *head)
     g->winner = r;
     loop_timer_stop(&g->timer);
     counter_add(&r->client->stats.hedges_won, r == g->second);
-    drop(g, other_of(g, r));
+    if (g->second)
+        drop(g, other_of(g, r));
     if (g->etag)
         return 0;
     g->etag = xstrdup(a.info.etag);
@@ -300,7 +301,7 @@ static void on_done(struct s3_request *r, struct s3_outcome o)
 {
     struct get_op *g = op_of(r);
     struct s3_request *other = other_of(g, r);
-    bool alone = !other || !s3_request_active(other);
+    bool alone = !g->second || !s3_request_active(other);
     // the other one may still win
     bool passes = !alone && !g->winner && o.class != S3_OK && o.class != S3_FATAL;
 
@@ -308,7 +309,7 @@ static void on_done(struct s3_request *r, struct s3_outcome o)
     if ((!g->winner || g->winner == r) && !passes && !g->judge) {
         g->judge = r;
         g->outcome = o;
-        alone = drop(g, other);
+        alone = !g->second || drop(g, other);
     }
     if (alone)
         settle(g);
@@ -356,7 +357,7 @@ void s3_get_cancel(struct s3_get *user)
     g->op.cancelled = true;
     loop_timer_stop(&g->timer);
     first_idle = drop(g, &g->first);
-    second_idle = drop(g, g->second);
+    second_idle = !g->second || drop(g, g->second);
     if (first_idle && second_idle)
         s3_op_end_cancelled(&g->op);
 }

@@ -102,7 +102,7 @@ struct s3_target *s3_target_from_endpoint(const struct s3_target *from, const ch
     if (!t)
         return NULL;
 
-    t->endpoint.path_style = strncmp(host, bucket, bucket_len) || host[bucket_len] != '.';
+    t->endpoint.path_style = strncmp(host, bucket, bucket_len) != 0 || host[bucket_len] != '.';
     if (t->endpoint.path_style) {
         buf_add(&base, "/", 1);
         text_percent_encode(&base, bucket, bucket_len, false);

@@ -2,6 +2,7 @@
 #include "s3/xml.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <expat.h>
 #include <stdlib.h>
@@ -150,7 +151,7 @@ static void page_start(void *arg, const XML_Char *name, const XML_Char **attribu
     p->depth++;
     buf_reset(&p->text);
     if (p->depth == 1) {
-        if (strcmp(name, "ListBucketResult"))
+        if (strcmp(name, "ListBucketResult") != 0)
             page_stop(p);
         p->saw_root = true;
     } else if (p->depth > MAX_DEPTH) {
@@ -233,7 +234,7 @@ static void end_in_contents(struct s3_xml_page *p, const char *name)
         if (!is_header_value(buf_str(&p->text)))
             page_stop(p);
         e->etag = keep_text(p);
-    } else if (!strcmp(name, "StorageClass") && strcmp(buf_str(&p->text), "STANDARD")) {
+    } else if (!strcmp(name, "StorageClass") && strcmp(buf_str(&p->text), "STANDARD") != 0) {
         e->storage_class = keep_text(p);
     }
 }
@@ -338,17 +339,8 @@ static int url_decode(char *s, size_t *len)
         if (c == '+') {
             c = ' ';
         } else if (c == '%') {
-            unsigned hi, lo;
-            static const char digits[] = "0123456789ABCDEFabcdef";
-            const char *h = i + 2 < *len ? memchr(digits, s[i + 1], 22) : NULL;
-            const char *l = h ? memchr(digits, s[i + 2], 22) : NULL;
-
-            if (!l)
+            if (i + 2 >= *len || text_unhex(s + i + 1, &c, 1) < 0)
                 return -EBADMSG;
-            hi = (unsigned)(h - digits), lo = (unsigned)(l - digits);
-            hi = hi < 16 ? hi : hi - 6;
-            lo = lo < 16 ? lo : lo - 6;
-            c = (char)(hi << 4 | lo);
             i += 2;
         }
         *out++ = c;
