@@ -55,9 +55,7 @@ static int check_answer(struct get_op *g, struct s3_request *r, const struct htt
         return s3_request_fail(r, S3_RETRY, -EIO, "a Content-Range that makes no sense");
     if (r->ranged && (head->status != 206 || !a->has_range))
         return s3_request_fail(r, S3_RETRY, -EIO,
-                               "%d without a range for a range (does the store "
-                               "know ranges?)",
-                               head->status);
+                               "%d without a range (does the store know ranges?)", head->status);
     if (!r->ranged && (head->status != 200 || !a->has_size))
         return s3_request_fail(r, S3_RETRY, -EIO, "%d or no size for a whole object", head->status);
     // some stores and proxies tell errors in a 200
@@ -294,6 +292,9 @@ static void settle(struct get_op *g)
     } else if (r->status == 416 && r->if_match && *r->if_match) {
         o.error = -ESTALE;
     }
+    // two halves that nothing shows to be of one version are not put together
+    if (o.class != S3_OK && g->user->landed && !*g->etag)
+        o.class = S3_FATAL;
     s3_op_settle(&g->op, r, o);
 }
 
@@ -377,4 +378,6 @@ void s3_get_raise(struct s3_get *user)
     user->priority = HTTP_DEMAND;
     if (g)
         s3_request_raise(&g->first);
+    if (g && g->second)
+        s3_request_raise(g->second);
 }

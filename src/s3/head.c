@@ -86,7 +86,7 @@ static int on_body(struct s3_request *r, size_t n)
 static void on_done(struct s3_request *r, struct s3_outcome o)
 {
     struct head_op *h = container_of(r->op, struct head_op, op);
-    bool mute = o.class == S3_FATAL && (r->status == 400 || r->status == 403);
+    bool mute = o.class == S3_FATAL && (r->status == 301 || r->status == 400 || r->status == 403);
 
     if (mute && !h->explain && !h->op.cancelled) {
         h->explain = true;

@@ -208,6 +208,31 @@ static void head_of_a_missing_object_is_enoent(void **state)
     assert_int_equal(requests(), 1);
 }
 
+static void head_asks_get_for_the_reason_of_a_refusal(void **state)
+{
+    struct head h;
+
+    s3d_process_set_faults(&fixture.server, "HEAD * nth=1 status 400\n"
+                                            "GET * nth=1 status 400 ExpiredToken\n");
+    assert_int_equal(run_head("small/001").error, 0);
+    assert_int_equal(requests(), 3);
+
+    s3d_process_set_faults(&fixture.server, "HEAD * always status 403\n"
+                                            "GET * always status 403 InvalidObjectState\n");
+    h = run_head("small/001");
+    assert_int_equal(h.error, -EIO);
+    assert_non_null(strstr(h.head.error_text, "archived"));
+    s3d_process_set_faults(&fixture.server, "");
+}
+
+static void head_is_tried_again(void **state)
+{
+    s3d_process_set_faults(&fixture.server, "HEAD * nth=1 status 503\nHEAD * nth=2 reset head\n");
+    assert_int_equal(run_head("small/001").error, 0);
+    assert_int_equal(requests(), 3);
+    s3d_process_set_faults(&fixture.server, "");
+}
+
 // --- odd names ---
 
 static const char *const odd_names[] = {"a b",      "a+b",      "a%20b",  "a?b#c",
@@ -364,6 +389,8 @@ int main(void)
         cmocka_unit_test_setup(many_at_once_use_few_connections, reset),
         cmocka_unit_test_setup(head_tells_what_get_tells, reset),
         cmocka_unit_test_setup(head_of_a_missing_object_is_enoent, reset),
+        cmocka_unit_test_setup(head_asks_get_for_the_reason_of_a_refusal, reset),
+        cmocka_unit_test_setup(head_is_tried_again, reset),
         cmocka_unit_test(keys_of_odd_characters_are_found),
         cmocka_unit_test(a_wrong_secret_is_eacces),
         cmocka_unit_test(an_unknown_access_key_is_eacces),
