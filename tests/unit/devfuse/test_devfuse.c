@@ -505,6 +505,43 @@ static void requests_beyond_the_last_slot_wait_and_are_answered(void **state)
     unmount(m);
 }
 
+static void assert_reader_was_right(pid_t pid)
+{
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+// Held, the pieces of one read show how many the kernel asks for at once.
+static uint64_t pieces_at_once(struct memfs_options o)
+{
+    struct mounted *m = mount_and_serve(o);
+    uint64_t start, n;
+    pid_t pid = fork_child();
+
+    if (pid == 0) {
+        unsigned char *p = aligned_alloc(4096, 4 * MIB);
+        ssize_t got = pread(open_in(m, "big", O_RDONLY | O_DIRECT), p, 4 * MIB, 0);
+
+        _exit(got == 4 * MIB && memfs_equal(p, 0, 4 * MIB) ? 0 : 1);
+    }
+    start = clock_monotonic_ns();
+    while (memfs_reads(m->fs) < 4 && clock_monotonic_ns() - start < NS_PER_S / 5)
+        usleep(1000);
+    n = memfs_reads(m->fs);
+    loop_call(m->loop, answer_held, m);
+    assert_reader_was_right(pid);
+    unmount(m);
+    return n;
+}
+
+static void a_large_read_past_the_page_cache_asks_for_all_of_it_at_once(void **state)
+{
+    assert_int_equal(pieces_at_once((struct memfs_options){.hold_reads = true}), 4);
+}
+
 // --- crashes ---
 
 // A worker of its own, which is to be killed.
@@ -557,15 +594,6 @@ static pid_t fork_reader(const struct mounted *m, unsigned rounds)
     _exit(right ? 0 : 1);
 }
 
-static void assert_reader_was_right(pid_t pid)
-{
-    int status;
-
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 static void pending_requests_of_a_killed_server_are_answered_by_the_next(void **state)
 {
     struct mounted *m = mount_or_skip((struct memfs_options){.hold_reads = true});
@@ -613,6 +641,7 @@ int main(void)
         cmocka_unit_test(a_reader_that_is_killed_does_not_wait_for_its_answer),
         cmocka_unit_test(a_reader_that_gets_a_signal_sees_eintr),
         cmocka_unit_test(requests_beyond_the_last_slot_wait_and_are_answered),
+        cmocka_unit_test(a_large_read_past_the_page_cache_asks_for_all_of_it_at_once),
         cmocka_unit_test(pending_requests_of_a_killed_server_are_answered_by_the_next),
         cmocka_unit_test(a_server_killed_again_and_again_goes_unnoticed),
     };
