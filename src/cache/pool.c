@@ -141,16 +141,15 @@ static uint64_t free_touched(const struct pool *p)
 void pool_reserve(struct pool *p, uint32_t n, bool demand)
 {
     int last = demand ? PAGE_UNREAD : PAGE_READ;
+    struct page *page;
 
-    for (int place = PAGE_UNWANTED; place <= last; place++) {
-        struct page *page;
-
+    for (int place = PAGE_UNWANTED; place <= last; place++)
         while (pool_count(p, PAGE_FREE) < n &&
                (page = list_first(&p->places[place], struct page, link)))
             evict(p, page);
-    }
-    while (free_touched(p) < n && pool_count(p, PAGE_READ) > p->keep)
-        evict(p, list_first(&p->places[PAGE_READ], struct page, link));
+    while (free_touched(p) < n && pool_count(p, PAGE_READ) > p->keep &&
+           (page = list_first(&p->places[PAGE_READ], struct page, link)))
+        evict(p, page);
     assert(pool_count(p, PAGE_FREE) >= n);
 }
 

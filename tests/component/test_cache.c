@@ -305,15 +305,15 @@ static void an_object_that_is_gone_is_not_there(void **state)
 
 #define FAULTS                                                                                     \
     "seed 7\n"                                                                                     \
-    "GET * 2% status 500\n"                                                                    \
-    "GET * 2% status 503 SlowDown\n"                                                           \
-    "GET * 2% reset head\n"                                                                    \
-    "GET * 2% reset 50%\n"                                                                     \
-    "GET * 2% close 30%\n"                                                                     \
-    "GET * 2% short 1\n"                                                                       \
-    "GET * 2% long 1\n"                                                                        \
-    "GET * 2% content-range 1\n"                                                               \
-    "GET * 2% xml200\n"                                                                        \
+    "GET * 2% status 500\n"                                                                        \
+    "GET * 2% status 503 SlowDown\n"                                                               \
+    "GET * 2% reset head\n"                                                                        \
+    "GET * 2% reset 50%\n"                                                                         \
+    "GET * 2% close 30%\n"                                                                         \
+    "GET * 2% short 1\n"                                                                           \
+    "GET * 2% long 1\n"                                                                            \
+    "GET * 2% content-range 1\n"                                                                   \
+    "GET * 2% xml200\n"                                                                            \
     "GET * 2% delay 50ms\n"
 
 struct reader {
