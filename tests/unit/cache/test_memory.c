@@ -163,10 +163,11 @@ static void *run_reader(void *arg)
     rand_seed(&r, me->number);
     for (int i = 0; i < 5 && !me->error; i++) {
         uint64_t at = rand_below(&r, o->size);
-        uint32_t len = (uint32_t)(1 + rand_below(&r, MIN(CACHE_READ_MAX, o->size - at)));
+        uint32_t len =
+            (uint32_t)(1 + rand_below(&r, MIN(CACHE_READ_MAX - 1, o->size - at) / 2 + 1));
 
         if (i % 4 == 0)
-            cache_prefetch(world, o, at, 4 * MIB);
+            cache_prefetch(world, o, at, 1 * MIB);
         if (i % 3 == 2)
             cache_unwant(world, o, 0, o->size);
         me->error = read_now(o, at, len, NULL);
