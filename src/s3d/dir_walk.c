@@ -62,6 +62,18 @@ static void names_sort(struct dir_names *n)
         qsort(n->items, n->len, sizeof(n->items[0]), by_bytes);
 }
 
+static void note_time(struct dir_names *n, int dir_fd)
+{
+    struct timespec now;
+    struct stat st = {0};
+
+    // the kernel's stamps are some milliseconds apart: two changes may have the same one
+    fstat(dir_fd, &st);
+    clock_gettime(CLOCK_REALTIME, &now);
+    n->mtime = st.st_mtim;
+    n->is_settled = now.tv_sec > st.st_mtim.tv_sec + 1;
+}
+
 static struct dir_names *names_read(int fd, const char *path)
 {
     struct dir_names *n = xcalloc(1, sizeof(*n));
@@ -69,16 +81,28 @@ static struct dir_names *names_read(int fd, const char *path)
     struct dirent *e;
 
     n->path = xstrdup(path);
-    while (d && (e = readdir(d))) {
+    if (!d)
+        return n;
+    note_time(n, dirfd(d));
+    while ((e = readdir(d))) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
             (!*path && !strcmp(e->d_name, DIR_PRIVATE)))
             continue;
         names_add(n, xasprintf("%s%s", e->d_name, is_directory(d, e) ? "/" : ""));
     }
-    if (d)
-        closedir(d);
+    closedir(d);
     names_sort(n);
     return n;
+}
+
+static bool names_are_current(const struct dir_names *n, const struct dir_walk *w)
+{
+    struct stat st;
+
+    if (n->walk == w->walk)
+        return true;
+    return n->is_settled && fstatat(w->fd, *n->path ? n->path : ".", &st, 0) == 0 &&
+           st.st_mtim.tv_sec == n->mtime.tv_sec && st.st_mtim.tv_nsec == n->mtime.tv_nsec;
 }
 
 static size_t lower_bound(const struct dir_names *n, const char *key)
@@ -98,15 +122,19 @@ static size_t lower_bound(const struct dir_names *n, const char *key)
 
 static const struct dir_names *level_at(struct dir_walk *w, size_t depth, const char *path)
 {
+    struct dir_names *names;
+
     if (depth == w->n_levels) {
         w->levels = xrealloc(w->levels, ++w->n_levels * sizeof(struct dir_names *));
         w->levels[depth] = NULL;
     }
-    if (!w->levels[depth] || strcmp(w->levels[depth]->path, path) != 0) {
-        names_free(w->levels[depth]);
-        w->levels[depth] = names_read(w->fd, path);
+    names = w->levels[depth];
+    if (!names || strcmp(names->path, path) != 0 || !names_are_current(names, w)) {
+        names_free(names);
+        names = w->levels[depth] = names_read(w->fd, path);
     }
-    return w->levels[depth];
+    names->walk = w->walk;
+    return names;
 }
 
 // The first key in the directory path (which may have keys behind key) that is behind key.
@@ -174,8 +202,15 @@ static void read_escaped(struct dir_names *n, int fd, const char *path, const ch
 
 void dir_walk_init(struct dir_walk *w, int bucket_fd)
 {
-    *w = (struct dir_walk){.fd = bucket_fd, .escaped = xcalloc(1, sizeof(struct dir_names))};
-    read_escaped(w->escaped, bucket_fd, DIR_KEYS, "");
+    *w = (struct dir_walk){.fd = bucket_fd};
+}
+
+void dir_walk_begin(struct dir_walk *w)
+{
+    w->walk++;
+    names_free(w->escaped);
+    w->escaped = xcalloc(1, sizeof(*w->escaped));
+    read_escaped(w->escaped, w->fd, DIR_KEYS, "");
     names_sort(w->escaped);
 }
 

@@ -25,6 +25,9 @@ struct bucket_dir {
     int fd;
     pthread_mutex_t lock;  // one change of names at a time
     atomic_uint temporary; // for unique names
+
+    pthread_mutex_t cursor_lock;
+    struct dir_cursor *spare; // under cursor_lock: what the last listing has read
 };
 
 static struct bucket_dir *to_dir(struct bucket *b)
@@ -362,12 +365,36 @@ struct dir_cursor {
     struct dir_walk walk;
 };
 
+static struct dir_cursor *exchange_spare(struct bucket_dir *d, struct dir_cursor *c)
+{
+    struct dir_cursor *spare;
+
+    pthread_mutex_lock(&d->cursor_lock);
+    spare = d->spare;
+    d->spare = c;
+    pthread_mutex_unlock(&d->cursor_lock);
+    return spare;
+}
+
+static void cursor_free(struct dir_cursor *c)
+{
+    if (!c)
+        return;
+    dir_walk_fini(&c->walk);
+    free(c);
+}
+
 static struct cursor *dir_list_begin(struct bucket *b)
 {
-    struct dir_cursor *c = xcalloc(1, sizeof(*c));
+    struct bucket_dir *d = to_dir(b);
+    struct dir_cursor *c = exchange_spare(d, NULL);
 
-    c->base.bucket = b;
-    dir_walk_init(&c->walk, to_dir(b)->fd);
+    if (!c) {
+        c = xcalloc(1, sizeof(*c));
+        c->base.bucket = b;
+        dir_walk_init(&c->walk, d->fd);
+    }
+    dir_walk_begin(&c->walk);
     return &c->base;
 }
 
@@ -402,8 +429,7 @@ static void dir_list_end(struct cursor *c)
 {
     struct dir_cursor *dc = container_of(c, struct dir_cursor, base);
 
-    dir_walk_fini(&dc->walk);
-    free(dc);
+    cursor_free(exchange_spare(to_dir(c->bucket), dc));
 }
 
 // --- life ---
@@ -413,7 +439,9 @@ static void dir_free(struct bucket *b)
     struct bucket_dir *d = to_dir(b);
 
     close(d->fd);
+    cursor_free(d->spare);
     pthread_mutex_destroy(&d->lock);
+    pthread_mutex_destroy(&d->cursor_lock);
     bucket_fini(b);
     free(d);
 }
@@ -445,6 +473,7 @@ int store_dir_open(struct bucket **ret, int data_fd, const char *data_path, cons
     bucket_init(&d->base, &dir_ops, name);
     d->fd = fd;
     pthread_mutex_init(&d->lock, NULL);
+    pthread_mutex_init(&d->cursor_lock, NULL);
     *ret = &d->base;
     return 0;
 }
