@@ -118,6 +118,10 @@ static int run(int argc, char **argv)
         rc = EXIT_USAGE;
     } else {
         rc = session_source(&export, words.words[0], &key, &error);
+        if (rc == 0 && !*key) {
+            rc = -EINVAL;
+            error = xstrdup("name one object: s3://BUCKET/KEY");
+        }
         if (rc == 0)
             rc = session_open(&session, &export, &error);
         if (rc < 0) {

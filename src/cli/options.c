@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define HELP_COLUMN 34
+#define HELP_WIDTH  80
 #define MAX_NAMES   128
 
 // What stands before a command's name.
@@ -48,11 +49,31 @@ static void help_line(char letter, const char *name, const char *value, const ch
     printf("%s\n", help);
 }
 
+// A paragraph in lines of a terminal's width.
+static void help_text(const char *text)
+{
+    size_t column = 0;
+
+    while (*text) {
+        size_t len = strcspn(text, " ");
+
+        if (column && column + 1 + len > HELP_WIDTH) {
+            putchar('\n');
+            column = 0;
+        }
+        column += (size_t)printf("%s%.*s", column ? " " : "", (int)len, text);
+        text += len + strspn(text + len, " ");
+    }
+    putchar('\n');
+}
+
 void cli_help(const struct cli_command *c)
 {
     printf("Usage: %s%s [options] %s\n%s.\n", prefix(c), c->name, c->synopsis, c->summary);
-    if (c->text)
-        printf("\n%s\n", c->text);
+    if (c->text) {
+        putchar('\n');
+        help_text(c->text);
+    }
     printf("\nOptions:\n");
     for (const struct cli_option *o = c->options; o && o->name; o++)
         help_line(o->letter, o->name, o->value, o->help);

@@ -159,7 +159,10 @@ int session_head(struct session *s, const char *key,
     session_wait_init(&x.wait);
     session_call(s, head_on_loop, &x);
     rc = session_wait_for(&x.wait);
-    memcpy(text, x.wait.text, S3_ERROR_TEXT);
+    if (rc == -ENOENT) // the answer to a HEAD has no body that would say so
+        snprintf(text, S3_ERROR_TEXT, "%s: there is no such object", key);
+    else
+        memcpy(text, x.wait.text, S3_ERROR_TEXT);
     return rc;
 }
 
