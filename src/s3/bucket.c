@@ -154,26 +154,31 @@ void s3_bucket_learn_target(struct s3_bucket *b, struct s3_target *t)
              t->endpoint.host_header);
 }
 
-int64_t s3_bucket_now_s(const struct s3_bucket *b)
+int64_t s3_bucket_clock_offset_s(const struct s3_bucket *b)
 {
-    return clock_wall_s() + atomic_load_explicit(&b->clock_offset_s, memory_order_relaxed);
+    return atomic_load_explicit(&b->clock_offset_s, memory_order_relaxed);
 }
 
-bool s3_bucket_learn_time(struct s3_bucket *b, int64_t server_s)
+// A minute more or less is nothing that a store would refuse.
+static bool differ(int64_t a_s, int64_t b_s)
+{
+    return a_s - b_s >= 60 || b_s - a_s >= 60;
+}
+
+bool s3_bucket_learn_time(struct s3_bucket *b, int64_t server_s, int64_t used_offset_s)
 {
     int64_t offset = server_s - clock_wall_s();
-    int64_t before = atomic_load_explicit(&b->clock_offset_s, memory_order_relaxed);
 
-    if (offset > MAX_SKEW_S || offset < -MAX_SKEW_S)
+    if (offset > MAX_SKEW_S || offset < -MAX_SKEW_S || !differ(offset, used_offset_s))
         return false;
-    // a minute more or less is nothing that a store would refuse
-    if (offset - before < 60 && before - offset < 60)
-        return false;
-    atomic_store_explicit(&b->clock_offset_s, offset, memory_order_relaxed);
-    log_warning("s3",
-                "this machine's clock differs from the store's by %lld s; set it (requests "
-                "are signed with the store's time until then)",
-                (long long)offset);
+    // of many requests that were under way the first is news
+    if (differ(offset, s3_bucket_clock_offset_s(b))) {
+        atomic_store_explicit(&b->clock_offset_s, offset, memory_order_relaxed);
+        log_warning("s3",
+                    "this machine's clock differs from the store's by %lld s; set it (requests "
+                    "are signed with the store's time until then)",
+                    (long long)offset);
+    }
     return true;
 }
 

@@ -37,10 +37,11 @@ struct s3_target *s3_bucket_target(struct s3_bucket *b, unsigned *ret_generation
 bool s3_bucket_learn_region(struct s3_bucket *b, const struct s3_target *from, const char *region);
 void s3_bucket_learn_target(struct s3_bucket *b, struct s3_target *t);
 
-// The store's clock, as far as it has told us.
-int64_t s3_bucket_now_s(const struct s3_bucket *b);
-// True when that changes what the next request will say.
-bool s3_bucket_learn_time(struct s3_bucket *b, int64_t server_s);
+// What the store's clock is ahead of ours, as far as it has told us.
+int64_t s3_bucket_clock_offset_s(const struct s3_bucket *b);
+// The store's time is server_s, it says to a request that was signed with that offset. True when
+// the next request will be signed with another one.
+bool s3_bucket_learn_time(struct s3_bucket *b, int64_t server_s, int64_t used_offset_s);
 
 // --- load control, shared by the loops ---
 

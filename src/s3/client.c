@@ -162,13 +162,11 @@ bool s3_client_credentials_refused(struct s3_client *c, struct credentials *cr)
 }
 
 const struct sigv4_key *s3_client_signing_key(struct s3_client *c, struct credentials *cr,
-                                              const char *region)
+                                              const char *region, int64_t now_s)
 {
-    int64_t now = s3_bucket_now_s(c->bucket);
-
-    if (now != c->second) {
-        c->second = now;
-        clock_format_amz_date(now, c->amz_date);
+    if (now_s != c->second) {
+        c->second = now_s;
+        clock_format_amz_date(now_s, c->amz_date);
     }
     if (cr != c->signed_by || strncmp(c->key.date, c->amz_date, 8) != 0 ||
         strcmp(c->key.region, region) != 0) {

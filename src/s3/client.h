@@ -59,6 +59,7 @@ void s3_client_wait_for_credentials(struct s3_client *c, struct s3_request *r);
 // source gave after the same keys had been refused a moment ago.
 bool s3_client_credentials_refused(struct s3_client *c, struct credentials *cr);
 
-// Date and key for signing as cr now. The text in c->amz_date lives until the next call.
+// Date and key for signing as cr at now_s, the store's time. The text in c->amz_date lives until
+// the next call.
 const struct sigv4_key *s3_client_signing_key(struct s3_client *c, struct credentials *cr,
-                                              const char *region);
+                                              const char *region, int64_t now_s);

@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "s3/request.h"
+#include "s3/refusal.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DENIED_LOG_EVERY_NS (60 * NS_PER_S)
-#define PLAIN_SKEW_S        300 // stores refuse requests that are 15 minutes off
-
-// What is kept of an answer that was not good.
-struct s3_refusal {
-    int64_t date_s; // 0: not given
-    char region[64];
-    char location[2048];
-    size_t len;
-    char body[S3_XML_MAX_ERROR];
-};
 
 int s3_request_fail(struct s3_request *r, enum s3_class class, int error, const char *fmt, ...)
 {
@@ -39,8 +26,9 @@ int s3_request_fail(struct s3_request *r, enum s3_class class, int error, const 
 
 // --- sending ---
 
-static void build_path(struct s3_request *r, const struct s3_target *t)
+const char *s3_request_path(struct s3_request *r)
 {
+    const struct s3_target *t = r->sent_to;
     struct buf *path = &r->client->path;
 
     buf_reset(path);
@@ -51,6 +39,7 @@ static void build_path(struct s3_request *r, const struct s3_target *t)
     } else if (path->len == 0) {
         buf_add(path, "/", 1);
     }
+    return path->data;
 }
 
 static void add_line(struct buf *b, const char *name, const char *value)
@@ -112,9 +101,10 @@ static void build_head(struct s3_request *r)
     size_t n;
 
     if (r->sent_by)
-        key = s3_client_signing_key(c, r->sent_by, r->sent_to->region);
+        key = s3_client_signing_key(c, r->sent_by, r->sent_to->region,
+                                    clock_wall_s() + r->clock_offset_s);
     n = signed_headers(r, headers);
-    build_path(r, r->sent_to);
+    s3_request_path(r);
 
     buf_reset(b);
     buf_reserve(b, 1024);
@@ -165,6 +155,7 @@ static void send_signed(struct s3_request *r, struct credentials *cr)
         cr = NULL;
     }
     r->sent_by = cr;
+    r->clock_offset_s = s3_bucket_clock_offset_s(c->bucket);
     r->sent_to = s3_target_ref(r->target ? r->target : s3_client_target(c));
     build_head(r);
     r->iov = (struct iovec){r->head.data, r->head.len};
@@ -263,32 +254,14 @@ void s3_request_fini(struct s3_request *r)
 
 // --- the answer ---
 
-static void keep_refusal(struct s3_request *r, const struct http_head *head)
-{
-    const char *region = http_head_find(head, "x-amz-bucket-region");
-    const char *location = http_head_find(head, "location");
-    const char *date = http_head_find(head, "date");
-    struct s3_refusal *f = xmalloc(sizeof(*f));
-
-    f->len = 0;
-    f->date_s = 0;
-    if (date && clock_parse_http_date(date, &f->date_s) < 0)
-        f->date_s = 0;
-    snprintf(f->region, sizeof(f->region), "%s", region ? region : "");
-    snprintf(f->location, sizeof(f->location), "%s",
-             location && head->status < 400 && strlen(location) < sizeof(f->location) ? location
-                                                                                      : "");
-    r->refusal = f;
-    r->status = head->status;
-}
-
 static int on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct s3_request *r = container_of(x, struct s3_request, x);
 
     if (head->status == 200 || head->status == 206)
         return r->ops->on_head(r, head);
-    keep_refusal(r, head);
+    r->refusal = s3_refusal_new(head);
+    r->status = head->status;
     return 0;
 }
 
@@ -314,112 +287,6 @@ static int on_body(struct http_exchange *x, size_t n)
         return r->ops->on_body(r, n);
     r->refusal->len += n;
     return 0;
-}
-
-// --- what it means ---
-
-static bool same_server(const struct s3_endpoint *a, const struct s3_endpoint *b)
-{
-    return a->tls == b->tls && !strcmp(a->host_header, b->host_header) &&
-           !strcmp(a->base_path, b->base_path);
-}
-
-static bool learn_place(struct s3_request *r, const struct s3_xml_error *doc)
-{
-    const struct s3_refusal *f = r->refusal;
-    struct s3_bucket *b = r->client->bucket;
-    const char *region = *f->region ? f->region : doc->region;
-    struct s3_target *t = NULL;
-
-    if (s3_bucket_learn_region(b, r->sent_to, region))
-        return true;
-    if (*f->location) {
-        build_path(r, r->sent_to);
-        t = s3_target_from_location(r->sent_to, f->location,
-                                    r->client->path.data + strlen(r->sent_to->endpoint.base_path));
-    } else if (*doc->endpoint) {
-        t = s3_target_from_endpoint(r->sent_to, doc->endpoint, s3_bucket_settings(b)->bucket);
-    }
-    if (!t || same_server(&t->endpoint, &r->sent_to->endpoint)) {
-        s3_target_unref(t);
-        return false;
-    }
-    // a temporary redirect is for this object, this time (RFC 9110 §15.4)
-    if (r->status == 301 || r->status == 308)
-        s3_bucket_learn_target(b, t);
-    s3_target_unref(r->redirect);
-    r->redirect = t;
-    return true;
-}
-
-static bool learn_time(struct s3_request *r, const struct s3_xml_error *doc)
-{
-    int64_t now = doc->server_time_s ? doc->server_time_s : r->refusal->date_s;
-
-    return now && s3_bucket_learn_time(r->client->bucket, now);
-}
-
-static bool learn(struct s3_request *r, enum s3_class class, const struct s3_xml_error *doc)
-{
-    struct s3_client *c = r->client;
-
-    switch (class) {
-    case S3_PLACE:
-        if (!learn_place(r, doc))
-            return false;
-        counter_add(&c->stats.redirects, 1);
-        return true;
-    case S3_CLOCK:
-        return learn_time(r, doc);
-    case S3_CREDENTIALS:
-        return r->sent_by && s3_client_credentials_refused(c, r->sent_by);
-    default:
-        return false;
-    }
-}
-
-static void log_denied(struct s3_request *r)
-{
-    uint64_t now = clock_monotonic_ns();
-    struct s3_client *c = r->client;
-
-    if (c->denied_logged_ns && now - c->denied_logged_ns < DENIED_LOG_EVERY_NS)
-        return;
-    c->denied_logged_ns = now;
-    if (r->sent_by)
-        log_warning("s3", "bucket %s: the store refused access key %s (%s): %s",
-                    s3_bucket_settings(c->bucket)->bucket, r->sent_by->access_key,
-                    r->sent_by->source, r->why);
-    else
-        log_warning("s3", "bucket %s: the store refused an unsigned request: %s",
-                    s3_bucket_settings(c->bucket)->bucket, r->why);
-}
-
-static struct s3_outcome read_refusal(struct s3_request *r)
-{
-    const struct s3_refusal *f = r->refusal;
-    const struct s3_error_entry *e;
-    struct s3_outcome o;
-    struct s3_xml_error doc;
-    int64_t skew;
-
-    s3_xml_error_parse(f->body, f->len, &doc);
-    e = s3_error_find(doc.code, r->status);
-    o = (struct s3_outcome){e->class, -e->error};
-    // an answer to HEAD has no code to tell a wrong clock by, but a date
-    skew = f->date_s ? f->date_s - s3_bucket_now_s(r->client->bucket) : 0;
-    if (!*doc.code && r->status == 403 && (skew > PLAIN_SKEW_S || skew < -PLAIN_SKEW_S))
-        o.class = S3_CLOCK;
-
-    free(r->why);
-    r->why = xasprintf("%d%s%s%s%s%s%s%s", r->status, *doc.code ? " " : "", doc.code,
-                       *doc.message ? " (" : "", doc.message, *doc.message ? ")" : "",
-                       *e->advice ? ": " : "", e->advice);
-    if (o.class == S3_PLACE || o.class == S3_CLOCK || o.class == S3_CREDENTIALS)
-        o.class = learn(r, o.class, &doc) ? S3_LEARNED : S3_FATAL;
-    if (o.class == S3_FATAL && o.error == -EACCES)
-        log_denied(r);
-    return o;
 }
 
 static struct s3_outcome read_failure(struct s3_request *r, int error)
@@ -452,7 +319,7 @@ static void on_done(struct http_exchange *x, int error)
     else if (r->failed)
         o = r->outcome;
     else if (r->refusal)
-        o = read_refusal(r);
+        o = s3_refusal_read(r);
     else if (error < 0)
         o = read_failure(r, error);
     else

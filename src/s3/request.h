@@ -58,6 +58,7 @@ struct s3_request {
     struct list link;
     struct s3_target *sent_to;
     struct credentials *sent_by; // NULL: anonymous
+    int64_t clock_offset_s;      // it was signed with
     struct buf head;
     struct iovec iov;
     struct s3_refusal *refusal; // an answer that was not good
@@ -80,6 +81,10 @@ static inline bool s3_request_active(const struct s3_request *r)
 // For use in on_head, on_room and on_body, as "return s3_request_fail(...)": what on_done will say.
 int s3_request_fail(struct s3_request *r, enum s3_class class, int error, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
+
+// The path of its request line, percent-encoded, with the base path; until the next call for the
+// client.
+const char *s3_request_path(struct s3_request *r);
 
 // Called by the client.
 void s3_request_admitted(struct s3_request *r);

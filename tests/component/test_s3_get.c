@@ -336,6 +336,25 @@ static void a_clock_that_is_hours_off_is_learned(void **state)
                      0);
 }
 
+static void what_the_first_learns_helps_those_under_way(void **state)
+{
+    struct s3_fixture_get *g[100];
+    struct s3_fixture f;
+
+    s3_fixture_start(&f, (struct s3_settings){0},
+                     (const char *[]){"--region", "eu-west-3", "--clock-offset", "7200", NULL});
+    s3d_process_set_faults(&f.server, "GET * nth=150,30 status 400 ExpiredToken\n");
+    for (int i = 0; i < 100; i++)
+        g[i] = s3_fixture_get_new("small/001", (uint64_t)i, 100);
+    s3_fixture_get_all(&f, g, 100);
+    for (int i = 0; i < 100; i++) {
+        assert_string_equal(g[i]->get.error_text, "");
+        assert_true(s3_fixture_get_is_right(&f, g[i], SMALL));
+        s3_fixture_get_free(g[i]);
+    }
+    s3_fixture_stop(&f);
+}
+
 static void head_learns_region_and_clock_as_well(void **state)
 {
     struct s3_fixture other = fixture;
@@ -397,6 +416,7 @@ int main(void)
         cmocka_unit_test(unsigned_requests_are_served_where_allowed),
         cmocka_unit_test(the_region_is_learned),
         cmocka_unit_test(a_clock_that_is_hours_off_is_learned),
+        cmocka_unit_test(what_the_first_learns_helps_those_under_way),
         cmocka_unit_test(head_learns_region_and_clock_as_well),
         cmocka_unit_test(requester_pays_is_said_when_asked_to),
         cmocka_unit_test(a_bucket_in_the_host_name_is_found),

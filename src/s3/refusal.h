@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside s3/: an answer that was not good. What is kept of it, what it means, and what it teaches.
+#pragma once
+
+#include "s3/request.h"
+
+struct s3_refusal {
+    int64_t date_s; // of the answer; 0: not given
+    char region[64];
+    char location[2048]; // of a redirect
+    size_t len;
+    char body[S3_XML_MAX_ERROR];
+};
+
+// Keeps of the head what may be of use; the body is the caller's to fill in.
+struct s3_refusal *s3_refusal_new(const struct http_head *head);
+
+// The outcome of a request that was answered with r->refusal. Puts what is learned to use; sets
+// why.
+struct s3_outcome s3_refusal_read(struct s3_request *r);
