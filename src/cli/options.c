@@ -21,16 +21,15 @@ static const char *prefix(const struct cli_command *c)
 
 int cli_fail(const struct cli_command *c, const char *hint, const char *fmt, ...)
 {
+    const char *before = prefix(c), *name = c ? c->name : "";
     va_list args;
 
     fflush(stdout);
-    fprintf(stderr, "%s%s: ", prefix(c), c ? c->name : "");
+    fprintf(stderr, "%s%s: ", before, name);
     va_start(args, fmt);
     vfprintf(stderr, fmt, args);
     va_end(args);
-    fputc('\n', stderr);
-    if (hint)
-        fprintf(stderr, "%s\n", hint);
+    fprintf(stderr, "\n%s%s", hint ? hint : "", hint ? "\n" : "");
     return 1;
 }
 

@@ -4,13 +4,13 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "daemon/mount_table.h"
+#include "daemon/unix_address.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -80,18 +80,16 @@ int control_find(const char *path, char **ret_socket, char **ret_error)
 
 static int open_socket(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd;
+    struct sockaddr_un address;
+    int fd, rc = unix_address(&address, path);
 
-    if (strlen(path) >= sizeof(address.sun_path))
-        return -ENAMETOOLONG;
-    strcpy(address.sun_path, path);
+    if (rc < 0)
+        return rc;
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-        int rc = -errno;
-
+        rc = -errno;
         close(fd);
         return rc;
     }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "daemon/control_client.h"
 #include "daemon/privilege.h"
+#include "daemon/unix_address.h"
 #include "front/devfuse/devfuse.h"
 
 #include <fcntl.h>
@@ -12,7 +13,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define CA_MAX (4 * MIB)
@@ -123,22 +123,20 @@ static int make_directory(const char *path, bool root)
 
 static int listen_at(const char *path, bool root)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address;
     uid_t worker_uid;
     gid_t worker_gid;
-    int fd;
+    int fd, rc = unix_address(&address, path);
 
-    if (strlen(path) >= sizeof(address.sun_path))
-        return -ENAMETOOLONG;
-    strcpy(address.sun_path, path);
+    if (rc < 0)
+        return rc;
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
     unlink(path);
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, 0600) < 0 ||
         listen(fd, 64) < 0) {
-        int rc = -errno;
-
+        rc = -errno;
         close(fd);
         return rc;
     }

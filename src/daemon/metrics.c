@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "daemon/control_client.h"
 #include "daemon/privilege.h"
+#include "daemon/unix_address.h"
 #include "net/http_head.h"
 
 #include <arpa/inet.h>
@@ -16,7 +17,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define HEAD_MAX       (8 * KIB)
@@ -44,12 +44,8 @@ static int parse_port(const char *text, in_port_t *ret)
 
 static int parse_local(const char *path, union address *ret, socklen_t *ret_len)
 {
-    if (path[0] != '/' || strlen(path) >= sizeof(ret->local.sun_path))
-        return -EINVAL;
-    ret->local.sun_family = AF_UNIX;
-    strcpy(ret->local.sun_path, path);
     *ret_len = sizeof(ret->local);
-    return 0;
+    return path[0] == '/' ? unix_address(&ret->local, path) : -EINVAL;
 }
 
 static int parse_internet(const char *where, union address *ret, socklen_t *ret_len)
@@ -159,7 +155,7 @@ static const char *read_request(int fd)
         if (n > 0)
             break;
     }
-    if (strcmp(head.method, "GET"))
+    if (strcmp(head.method, "GET") != 0)
         return "405 Method Not Allowed";
     return !strcmp(head.target, "/metrics") || text_starts_with(head.target, "/metrics?")
                ? "200 OK"

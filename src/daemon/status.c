@@ -2,6 +2,7 @@
 #include "daemon/status.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,12 +195,12 @@ static json_t *credentials_status(struct credentials_provider *p)
 static uint64_t own_memory(void)
 {
     FILE *f = fopen("/proc/self/status", "re");
-    unsigned long long kib = 0;
+    uint64_t kib = 0;
     char line[256];
 
     while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "RssAnon: %llu kB", &kib) == 1)
-            break;
+        if (text_starts_with(line, "RssAnon:"))
+            kib = strtoull(line + strlen("RssAnon:"), NULL, 10);
     if (f)
         fclose(f);
     return kib * KIB;

@@ -409,8 +409,8 @@ bool supervised_set_options(struct supervised *s, struct export_options *o)
 {
     const struct export_options *now = s->options;
 
-    if (strcmp(now->source, o->source) || strcmp(now->directory, o->directory) ||
-        strcmp(now->prefix, o->prefix) || now->allow_other != o->allow_other ||
+    if (strcmp(now->source, o->source) != 0 || strcmp(now->directory, o->directory) != 0 ||
+        strcmp(now->prefix, o->prefix) != 0 || now->allow_other != o->allow_other ||
         now->allow_root != o->allow_root)
         return false;
     if (lasting_set_options(&s->lasting, o) < 0)

@@ -2,6 +2,7 @@
 #include "daemon/supervisor.h"
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "daemon/spawn.h"
 #include "daemon/supervised.h"
@@ -20,6 +21,7 @@
 #define HELPER_PAUSE_NS NS_PER_S
 
 struct entry {
+    struct list link; // of supervisor.entries
     struct supervised supervised;
     bool settled, seen;
     uint64_t retry_ns;
@@ -29,8 +31,7 @@ struct supervisor {
     struct supervisor_config config;
     struct program program;
     int signal_fd;
-    struct entry **entries;
-    size_t n;
+    struct list entries;
     bool stopping;
     bool failed;
 
@@ -48,6 +49,7 @@ int supervisor_new(struct supervisor **ret, const struct supervisor_config *c)
 
     s->config = *c;
     s->helper_due_ns = UINT64_MAX;
+    list_init(&s->entries);
     rc = program_open(&s->program);
     if (rc < 0) {
         free(s);
@@ -75,24 +77,38 @@ void supervisor_add(struct supervisor *s, struct export_options *o)
 {
     struct entry *e = xcalloc(1, sizeof(*e));
 
-    s->entries = xrealloc(s->entries, (s->n + 1) * sizeof(*s->entries));
-    s->entries[s->n++] = e;
+    list_push_back(&s->entries, &e->link);
     supervised_start(&e->supervised, o, &s->program, s->config.log_style);
+}
+
+static struct supervised *of_link(struct list *link)
+{
+    return &list_entry(link, struct entry, link)->supervised;
+}
+
+static struct supervised *nth(struct supervisor *s, size_t i)
+{
+    list_for_each (it, &s->entries)
+        if (i-- == 0)
+            return of_link(it);
+    return NULL;
 }
 
 const struct export_options *supervisor_export(struct supervisor *s, size_t i)
 {
-    return i < s->n ? s->entries[i]->supervised.options : NULL;
+    const struct supervised *x = nth(s, i);
+
+    return x ? x->options : NULL;
 }
 
 void supervisor_stop_export(struct supervisor *s, size_t i)
 {
-    supervised_stop(&s->entries[i]->supervised);
+    supervised_stop(nth(s, i));
 }
 
 bool supervisor_replace(struct supervisor *s, size_t i, struct export_options *o)
 {
-    return supervised_set_options(&s->entries[i]->supervised, o);
+    return supervised_set_options(nth(s, i), o);
 }
 
 void supervisor_add_helper(struct supervisor *s, char *const argv[], int fd)
@@ -116,8 +132,8 @@ static void stop_all(struct supervisor *s)
     if (!s->stopping && s->config.stopping)
         s->config.stopping(s->config.arg);
     s->stopping = true;
-    for (size_t i = 0; i < s->n; i++)
-        supervised_stop(&s->entries[i]->supervised);
+    list_for_each (it, &s->entries)
+        supervised_stop(of_link(it));
 }
 
 static void reload(struct supervisor *s)
@@ -129,8 +145,8 @@ static void reload(struct supervisor *s)
                     s->program.path);
     if (s->config.reload)
         s->config.reload(s->config.arg, s);
-    for (size_t i = 0; i < s->n; i++)
-        supervised_renew(&s->entries[i]->supervised);
+    list_for_each (it, &s->entries)
+        supervised_renew(of_link(it));
     if (s->helper > 0)
         kill(s->helper, SIGTERM);
 }
@@ -142,8 +158,8 @@ static void child_ended(struct supervisor *s, pid_t pid, int status)
         s->helper_due_ns = clock_monotonic_ns() + HELPER_PAUSE_NS;
         return;
     }
-    for (size_t i = 0; i < s->n; i++)
-        if (supervised_child(&s->entries[i]->supervised, pid, status))
+    list_for_each (it, &s->entries)
+        if (supervised_child(of_link(it), pid, status))
             return;
 }
 
@@ -156,8 +172,8 @@ static void reap(struct supervisor *s)
         // its number stays taken until waitpid, and with it that of its process group
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
             return;
-        for (size_t i = 0; i < s->n; i++)
-            if (supervised_is_broker(&s->entries[i]->supervised, info.si_pid))
+        list_for_each (it, &s->entries)
+            if (supervised_is_broker(of_link(it), info.si_pid))
                 kill(-info.si_pid, SIGKILL);
         if (waitpid(info.si_pid, &status, WNOHANG) == info.si_pid)
             child_ended(s, info.si_pid, status);
@@ -205,17 +221,15 @@ static void look_at(struct supervisor *s, struct entry *e)
 
 static void sweep(struct supervisor *s)
 {
-    for (size_t i = 0; i < s->n;) {
-        struct entry *e = s->entries[i];
+    list_for_each_safe (it, &s->entries) {
+        struct entry *e = list_entry(it, struct entry, link);
 
         look_at(s, e);
-        if (e->supervised.state != SUPERVISED_ENDED) {
-            i++;
-            continue;
+        if (e->supervised.state == SUPERVISED_ENDED) {
+            list_remove(&e->link);
+            supervised_free(&e->supervised);
+            free(e);
         }
-        supervised_free(&e->supervised);
-        free(e);
-        memmove(s->entries + i, s->entries + i + 1, (--s->n - i) * sizeof(*s->entries));
     }
 }
 
@@ -223,8 +237,11 @@ static int wait_ms(const struct supervisor *s)
 {
     uint64_t due = s->helper_argv ? s->helper_due_ns : UINT64_MAX, now = clock_monotonic_ns();
 
-    for (size_t i = 0; i < s->n; i++)
-        due = MIN(due, supervised_due_ns(&s->entries[i]->supervised));
+    list_for_each (it, &s->entries) {
+        uint64_t entry_due = supervised_due_ns(of_link(it));
+
+        due = MIN(due, entry_due);
+    }
     if (due == UINT64_MAX)
         return -1;
     return due <= now ? 0 : (int)MIN((due - now) / NS_PER_MS + 1, 3600000u);
@@ -232,25 +249,31 @@ static int wait_ms(const struct supervisor *s)
 
 static void turn(struct supervisor *s)
 {
-    size_t n = s->n;
-    struct pollfd *p = xcalloc(n + 1, sizeof(*p));
+    struct pollfd *p;
+    size_t n = 0;
     uint64_t now;
 
+    list_for_each (it, &s->entries)
+        n++;
+    p = xcalloc(n + 1, sizeof(*p));
     p[n] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
-    for (size_t i = 0; i < n; i++)
-        p[i] = (struct pollfd){.fd = s->entries[i]->supervised.channel, .events = POLLIN};
+    n = 0;
+    list_for_each (it, &s->entries)
+        p[n++] = (struct pollfd){.fd = of_link(it)->channel, .events = POLLIN};
     if (poll(p, (nfds_t)n + 1, wait_ms(s)) >= 0) {
+        size_t i = 0;
+
         // messages first: what a worker said before it died counts
-        for (size_t i = 0; i < n; i++)
-            if (p[i].revents && p[i].fd == s->entries[i]->supervised.channel)
-                supervised_message(&s->entries[i]->supervised);
+        list_for_each (it, &s->entries)
+            if (p[i++].revents)
+                supervised_message(of_link(it));
         if (p[n].revents)
             on_signals(s);
     }
     free(p);
     now = clock_monotonic_ns();
-    for (size_t i = 0; i < s->n; i++)
-        supervised_time(&s->entries[i]->supervised, now);
+    list_for_each (it, &s->entries)
+        supervised_time(of_link(it), now);
     if (s->helper_argv && now >= s->helper_due_ns)
         start_helper(s);
 }
@@ -259,7 +282,7 @@ int supervisor_run(struct supervisor *s)
 {
     prctl(PR_SET_NAME, "os2g-supervisor");
     sweep(s);
-    while (s->n) {
+    while (!list_empty(&s->entries)) {
         turn(s);
         sweep(s);
     }
@@ -272,6 +295,5 @@ void supervisor_free(struct supervisor *s)
         kill(s->helper, SIGTERM);
     close(s->signal_fd);
     program_close(&s->program);
-    free(s->entries);
     free(s);
 }
