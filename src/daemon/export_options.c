@@ -415,6 +415,8 @@ int export_options_replay(struct export_options *o, const char *given, size_t le
             rc = 0;
         } else if (!strcmp(name, "mounter")) {
             rc = parse_id(eq + 1, false, &o->mounter);
+            if (rc < 0)
+                *ret_error = xasprintf("mounter: '%s' is no user", eq + 1);
         } else {
             rc = set(o, name, eq + 1, true, ret_error);
         }

@@ -81,7 +81,7 @@ class Mount:
     must be able to write to path. foreground: self.process is the supervisor."""
 
     def __init__(self, path, source, server=None, env=None, as_user=None, foreground=False,
-                 command=("mount",), **options):
+                 command=("mount",), program=PROGRAM, **options):
         self.path = pathlib.Path(path)
         self.env = env or environment()
         self._as = ["sudo", "-E", "-u", as_user] if as_user else []
@@ -89,7 +89,7 @@ class Mount:
         self.log = self.path.parent / (self.path.name + ".log")
         if server is not None:
             options.setdefault("endpoint_url", server.url)
-        line = [*self._as, str(PROGRAM), *command, *arguments(options), f"s3://{source}", str(path)]
+        line = [*self._as, str(program), *command, *arguments(options), f"s3://{source}", str(path)]
         if not foreground:
             subprocess.run(line, env=self.env, check=True, timeout=90, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 of the worker while programs read: the next one goes on, nobody notices."""
+"""kill -9 of the worker while programs read: the next one goes on, nobody notices. (What users of
+another client hit: mountpoint-s3-csi #576, the daemon dies and the mount stays dead.)"""
 
 import mmap
 import os

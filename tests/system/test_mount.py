@@ -5,6 +5,7 @@ import os
 import pathlib
 import pwd
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -406,6 +407,43 @@ def test_a_hang_up_brings_a_new_worker(server, mount):
     assert synthetic.first_wrong(data, "bench", "big/one.bin", 1 << 20) is None
     new = m.worker_pid()
     assert new != old and m.status()["worker"]["restarts"] == 1
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A copy of os2g, to be replaced as an upgrade does."""
+    return shutil.copy(mounts.PROGRAM, tmp_path / "os2g")
+
+
+def replace(program, make):
+    make(program.with_suffix(".new"))
+    program.with_suffix(".new").rename(program)
+
+
+def exe_inode(pid):
+    return os.stat(f"/proc/{pid}/exe").st_ino
+
+
+def test_an_upgrade_needs_no_unmounting(server, mount, program):
+    m = mount("bench", server=server("--synthetic", SPEC), program=program, foreground=True)
+    replace(program, lambda new: shutil.copy(mounts.PROGRAM, new))
+    m.kill_worker()
+    assert exe_inode(m.worker_pid()) != program.stat().st_ino  # a crash is no time for an upgrade
+    with open(m.path / "small" / "000.bin", "rb") as f:
+        m.process.send_signal(signal.SIGHUP)
+        mounts.wait_until(lambda: exe_inode(m.worker_pid()) == program.stat().st_ino)
+        assert synthetic.first_wrong(f.read(), "bench", "small/000.bin") is None
+
+
+def test_an_upgrade_that_does_not_work_is_taken_back(server, mount, program):
+    m = mount("bench", server=server("--synthetic", SPEC), program=program, foreground=True)
+    old = m.worker_pid()
+    replace(program, lambda new: shutil.copy("/bin/false", new))
+    m.process.send_signal(signal.SIGHUP)
+    mounts.wait_until(lambda: m.child_pid() != old)
+    assert (m.path / "small" / "000.bin").stat().st_size == 102400
+    assert exe_inode(m.worker_pid()) != program.stat().st_ino
+    assert "does not work" in m.log.read_text()
 
 
 def test_the_log_goes_where_it_is_told(server, mount, tmp_path):

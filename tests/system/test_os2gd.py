@@ -81,6 +81,7 @@ def test_several_exports_are_served_with_their_own_options(server, daemon, tmp_p
 
 
 def test_each_export_has_a_worker_and_credentials_of_its_own(server, daemon, tmp_path):
+    # mountpoint-s3-csi #136: one all-powerful credential for every volume
     (tmp_path / "auth").write_text("k1 s1\nk2 s2\n")
     s = server("--synthetic", SPEC, "--auth-file", tmp_path / "auth")
     (tmp_path / "p1").write_text("k1:s1\n")
