@@ -46,8 +46,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
 
-    if (argc > 0 && (!strcmp(base_name(argv[0]), "mount.os2g") ||
-                     !strcmp(base_name(argv[0]), "mount.fuse.os2g")))
+    if (argc > 0 && !strcmp(base_name(argv[0]), "mount.os2g"))
         return mount_helper_main(argc, argv);
     if (!strcmp(name, WORKER_ARGUMENT))
         return worker_main(argc, argv);

@@ -84,7 +84,7 @@ class Mount:
                  command=("mount",), program=PROGRAM, **options):
         self.path = pathlib.Path(path)
         self.env = env or environment()
-        self._as = ["sudo", "-E", "-u", as_user] if as_user else []
+        self._as = ["runuser", "-u", as_user, "--"] if as_user else []
         self.process = None
         self.log = self.path.parent / (self.path.name + ".log")
         if server is not None:

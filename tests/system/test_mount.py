@@ -358,7 +358,7 @@ def test_others_are_kept_out_unless_allowed(server, open_place, mount):
     for options, expected in (({}, False), ({"allow_other": True}, True)):
         place = open_place(f"others-{expected}")
         mount("bench", path=place, server=s, **options)
-        done = subprocess.run(["sudo", "-u", "nobody", "cat", place / "top.txt"],
+        done = subprocess.run(["runuser", "-u", "nobody", "--", "cat", place / "top.txt"],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert (done.stdout == synthetic.expected("bench", "top.txt", 0, 5)) == expected
 
@@ -383,13 +383,13 @@ def test_a_user_mounts_through_fusermount3(server, mount, user):
     os.chown(place, user.pw_uid, user.pw_gid)
     env = mounts.environment(HOME=user.pw_dir, XDG_RUNTIME_DIR=user.pw_dir)
     m = mount("bench", path=place, server=server("--synthetic", SPEC), as_user=user.pw_name, env=env)
-    listing = subprocess.run(["sudo", "-u", user.pw_name, "cat", place / "top.txt"], check=True,
+    listing = subprocess.run(["runuser", "-u", user.pw_name, "--", "cat", place / "top.txt"], check=True,
                              stdout=subprocess.PIPE).stdout
     assert listing == synthetic.expected("bench", "top.txt", 0, 5)
     worker = m.worker_pid()
     assert pathlib.Path(f"/proc/{worker}").exists()
     m.kill_worker()
-    listing = subprocess.run(["sudo", "-u", user.pw_name, "cat", place / "small" / "001.bin"],
+    listing = subprocess.run(["runuser", "-u", user.pw_name, "--", "cat", place / "small" / "001.bin"],
                              check=True, stdout=subprocess.PIPE).stdout
     assert synthetic.first_wrong(listing, "bench", "small/001.bin") is None
     m.umount()
@@ -455,6 +455,6 @@ def test_the_log_goes_where_it_is_told(server, mount, tmp_path):
 def test_the_control_socket_is_for_its_owner(server, mount):
     m = mount("bench", server=server("--synthetic", SPEC))
 
-    done = subprocess.run(["sudo", "-u", "nobody", mounts.PROGRAM, "status", str(m.path)],
+    done = subprocess.run(["runuser", "-u", "nobody", "--", mounts.PROGRAM, "status", str(m.path)],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode != 0
