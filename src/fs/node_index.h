@@ -15,6 +15,7 @@ struct nodes {
     struct node_private *priv; // n_priv of them, as many as the table has records or more
     uint32_t n_priv;
     uint32_t free; // first free record, linked by more
+    uint32_t used; // records from here on have never been used, and take no memory yet
 
     // The index is a linear hash: each node that is added splits one bucket, so that it grows with
     // the table and never stops to be made anew.

@@ -71,7 +71,11 @@ static void rebuild(struct nodes *n)
         n->priv[r->parent].holds++;
         node_index_add(n, slot);
     }
-    for (uint32_t slot = n->table.n; slot-- > NODE_CONTROL_DIR;)
+    n->used = n->table.n;
+    while (n->used > NODE_CONTROL_FILE + 1 && !kept[n->used - 1] &&
+           !nodes_at(n, n->used - 1)->generation)
+        n->used--;
+    for (uint32_t slot = n->used; slot-- > NODE_CONTROL_DIR;)
         if (!kept[slot])
             nodes_give_free(n, slot);
     free(kept);

@@ -69,7 +69,7 @@ bool nodes_is_stale_version(const struct nodes *n, uint32_t parent, const char *
 
 static int grow(struct nodes *n)
 {
-    uint32_t first = n->table.n;
+    uint32_t before = n->table.n;
     struct node_private *priv;
     int rc = table_grow(&n->table);
 
@@ -80,15 +80,11 @@ static int grow(struct nodes *n)
 
         priv = realloc(n->priv, sizeof(*priv) * size);
         if (!priv) {
-            n->table.n = first;
+            n->table.n = before;
             return -ENOMEM;
         }
         n->priv = priv;
         n->n_priv = size;
-    }
-    for (uint32_t slot = n->table.n; slot-- > first;) {
-        nodes_at(n, slot)->more = n->free;
-        n->free = slot;
     }
     return 0;
 }
@@ -97,14 +93,15 @@ static int take_free(struct nodes *n, uint32_t *ret)
 {
     uint32_t slot = n->free;
 
-    if (!slot) {
-        int rc = grow(n);
+    if (slot) {
+        n->free = nodes_at(n, slot)->more;
+    } else {
+        int rc = n->used == n->table.n ? grow(n) : 0;
 
         if (rc < 0)
             return rc;
-        slot = n->free;
+        slot = n->used++;
     }
-    n->free = nodes_at(n, slot)->more;
     n->priv[slot] = (struct node_private){0};
     *ret = slot;
     return 0;
@@ -368,6 +365,6 @@ uint64_t nodes_count(const struct nodes *n)
 
 uint64_t nodes_bytes(const struct nodes *n)
 {
-    return (uint64_t)n->table.n * sizeof(struct node_record) +
+    return (uint64_t)n->used * sizeof(struct node_record) +
            (uint64_t)n->n_priv * sizeof(*n->priv) + (uint64_t)n->buckets_size * sizeof(*n->buckets);
 }
