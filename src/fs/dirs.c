@@ -7,6 +7,7 @@
 #define IDLE_DIRS       4096
 #define COLD_LOOKUPS    4 // in a directory, before it is listed
 #define COLD_WINDOW_NS  (60 * NS_PER_S)
+#define REFRESH_USES    16 // of a snapshot, and a thousandth of its names: worth listing again
 
 static uint64_t memory_max(const struct fs *fs)
 {
@@ -78,7 +79,7 @@ static void dir_settle(struct dir *d)
 {
     struct fs *fs = d->fs;
 
-    if (d->users || d->snap || d->listing || !list_empty(&d->idle))
+    if (d->users || d->snap || d->next || d->listing || !list_empty(&d->idle))
         return;
     if (!d->cold) {
         dir_free(d);
@@ -131,13 +132,10 @@ static void drop_snapshot(struct fs *fs, struct snapshot *s)
 {
     struct dir *d = s->dir;
 
-    if (d) {
+    if (d && d->next == s)
+        d->next = NULL;
+    else if (d)
         d->snap = NULL;
-        if (d->listing) {
-            listing_free(d->listing);
-            d->listing = NULL;
-        }
-    }
     forget_snapshot(fs, s);
     if (d)
         dir_settle(d);
@@ -188,13 +186,55 @@ static bool within_ttl(const struct fs *fs, uint64_t listed_ns, uint64_t now_ns)
     return fs->o.metadata_ttl_ns == UINT64_MAX || now_ns - listed_ns < fs->o.metadata_ttl_ns;
 }
 
+static bool is_good(const struct fs *fs, const struct snapshot *s, uint64_t since_ns)
+{
+    return s && (s->listed_ns >= since_ns || within_ttl(fs, s->listed_ns, clock_monotonic_ns()));
+}
+
+// One that is no directory's any more lives on for the handles that read it.
+static void replace_snapshot(struct dir *d, struct snapshot *new)
+{
+    struct snapshot *old = d->snap;
+
+    d->snap = new;
+    if (!old)
+        return;
+    old->dir = NULL;
+    if (list_empty(&old->streams))
+        forget_snapshot(d->fs, old);
+}
+
+static void promote_next(struct dir *d)
+{
+    replace_snapshot(d, d->next);
+    d->next = NULL;
+}
+
+static void start_listing(struct dir *d, enum http_priority priority, bool behind);
+
+// What is used much is listed again before its time has come, so that no lookup has to ask.
+static void refresh_in_time(struct dir *d, struct snapshot *s)
+{
+    uint64_t ttl = d->fs->o.metadata_ttl_ns;
+
+    if (s->complete && !d->listing && !d->fs->closing && ttl != UINT64_MAX &&
+        clock_monotonic_ns() - s->listed_ns > ttl - ttl / 4 &&
+        s->uses >= REFRESH_USES + s->n / 1000)
+        start_listing(d, HTTP_BACKGROUND, true);
+}
+
 struct snapshot *dir_fresh(struct dir *d, uint64_t since_ns)
 {
-    struct snapshot *s = d->snap;
+    struct snapshot *s;
 
-    if (!s || !(s->listed_ns >= since_ns || within_ttl(d->fs, s->listed_ns, clock_monotonic_ns())))
+    if (d->next && !is_good(d->fs, d->snap, since_ns))
+        promote_next(d);
+    s = d->snap;
+    if (!is_good(d->fs, s, since_ns))
         return NULL;
     use(d->fs, s);
+    s->uses++;
+    refresh_in_time(d, s);
     return s;
 }
 
@@ -251,7 +291,7 @@ static void on_page(struct listing *l, int error, bool last)
 {
     struct dir *d = l->arg;
     struct fs *fs = d->fs;
-    struct snapshot *s = d->snap;
+    struct snapshot *s = l->into;
 
     d->users++; // over what the waiters do
     if (error) {
@@ -264,6 +304,8 @@ static void on_page(struct listing *l, int error, bool last)
             end_listing(d);
             snapshot_complete(s);
             charge(fs, s);
+            if (d->next)
+                promote_next(d);
         } else {
             charge(fs, s);
             if (too_large(fs, s)) {
@@ -279,24 +321,22 @@ static void on_page(struct listing *l, int error, bool last)
     dir_put(d);
 }
 
-static void start_listing(struct dir *d, enum http_priority priority)
+// behind: the snapshot there is goes on being used meanwhile.
+static void start_listing(struct dir *d, enum http_priority priority, bool behind)
 {
-    struct fs *fs = d->fs;
-    struct snapshot *old = d->snap;
+    struct snapshot *s = snapshot_new(clock_monotonic_ns());
 
-    if (old) {
-        old->dir = NULL;
-        if (list_empty(&old->streams))
-            forget_snapshot(fs, old);
-    }
-    d->snap = snapshot_new(clock_monotonic_ns());
-    d->snap->dir = d;
+    s->dir = d;
+    if (behind)
+        d->next = s;
+    else
+        replace_snapshot(d, s);
     d->cold = 0;
-    d->listing = listing_new(fs, d->path, d->len, NULL, 0, d->snap);
+    d->listing = listing_new(d->fs, d->path, d->len, NULL, 0, s);
     d->listing->priority = priority;
     d->listing->page = on_page;
     d->listing->arg = d;
-    charge(fs, d->snap);
+    charge(d->fs, s);
     listing_next(d->listing);
 }
 
@@ -307,7 +347,7 @@ struct snapshot *dir_list(struct dir *d, uint64_t since_ns)
     if (!s && d->listing) // it has taken longer than the TTL: what it finds is still the newest
         s = d->snap;
     if (!s) {
-        start_listing(d, HTTP_DEMAND);
+        start_listing(d, HTTP_DEMAND, false);
         s = d->snap;
     }
     if (d->prelisted) {
@@ -325,7 +365,7 @@ void dir_prelist(struct dir *d)
     if (dir_fresh(d, UINT64_MAX) || d->listing || fs->closing || !fs->o.metadata_ttl_ns ||
         fs->snapshot_bytes > memory_max(fs) / 2)
         return;
-    start_listing(d, HTTP_BACKGROUND);
+    start_listing(d, HTTP_BACKGROUND, false);
     d->prelisted = true;
     fs->prelisting++;
 }
@@ -341,7 +381,7 @@ void dir_count_cold(struct dir *d)
     d->cold++;
     if (d->cold > COLD_LOOKUPS && ttl && !d->large && !d->listing && !dir_fresh(d, UINT64_MAX) &&
         !d->fs->closing)
-        start_listing(d, HTTP_DEMAND);
+        start_listing(d, HTTP_DEMAND, false);
 }
 
 // --- life ---

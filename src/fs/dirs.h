@@ -11,7 +11,8 @@ struct dir {
     struct fs *fs;
     struct list idle;        // in fs->idle_dirs
     struct snapshot *snap;   // may be incomplete: being listed, or too large
-    struct listing *listing; // fills snap
+    struct snapshot *next;   // being listed while snap is still good
+    struct listing *listing; // fills next, else snap
     bool large;              // it was: lookups alone are no reason to list it again
     bool prelisted;          // nobody has asked yet for what is being listed
     struct list waiters;     // for the next page

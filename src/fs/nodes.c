@@ -365,6 +365,6 @@ uint64_t nodes_count(const struct nodes *n)
 
 uint64_t nodes_bytes(const struct nodes *n)
 {
-    return (uint64_t)n->used * sizeof(struct node_record) +
-           (uint64_t)n->n_priv * sizeof(*n->priv) + (uint64_t)n->buckets_size * sizeof(*n->buckets);
+    return (uint64_t)n->used * sizeof(struct node_record) + (uint64_t)n->n_priv * sizeof(*n->priv) +
+           (uint64_t)n->buckets_size * sizeof(*n->buckets);
 }

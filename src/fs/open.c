@@ -82,22 +82,31 @@ struct file *file_of_handle(struct fs *fs, uint32_t handle)
     return f;
 }
 
+// What a listing says of this name is not to be believed.
+static void doubt(struct snapshot *s, const char *name, size_t len)
+{
+    uint32_t i;
+
+    if (s && snapshot_lookup(s, name, len, &i) == SNAP_THERE)
+        s->entries[i].flags |= SNAP_DOUBTFUL;
+}
+
 void file_found_stale(struct fs *fs, uint32_t node)
 {
     struct buf path = {0};
     const char *slash;
     struct dir *d;
     size_t dir_len;
-    uint32_t i;
 
     nodes_set_flags(fs->nodes, node, NODE_STALE, 0);
     nodes_path(fs->nodes, node, &path);
     slash = memrchr(path.data, '/', path.len);
     dir_len = slash ? (size_t)(slash - path.data) + 1 : 0;
     d = dir_find(fs, path.data, dir_len);
-    if (d && d->snap &&
-        snapshot_lookup(d->snap, path.data + dir_len, path.len - dir_len, &i) == SNAP_THERE)
-        d->snap->entries[i].flags |= SNAP_DOUBTFUL;
+    if (d) {
+        doubt(d->snap, path.data + dir_len, path.len - dir_len);
+        doubt(d->next, path.data + dir_len, path.len - dir_len);
+    }
     buf_free(&path);
 }
 

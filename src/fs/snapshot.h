@@ -47,6 +47,7 @@ struct snapshot {
     struct list lru;                  // of all
     struct list streams;              // directory handles that read it
     uint64_t charged, charged_hidden; // as counted in totals
+    uint32_t uses;                    // answers given from it
     uint32_t walk_last;               // entry of the child listed last, plus one
     uint32_t walk_run;                // children listed in order
 };

@@ -172,6 +172,59 @@ static void old_listing_is_not_believed_about_absent_names(void **state)
     assert_int_equal(world.heads, 1);
 }
 
+static void directory_in_use_is_listed_again_before_its_time(void **state)
+{
+    world.options.metadata_ttl_ns = 1000000000;
+    world_put("a", 7, ETAG_1);
+    world_put("c", 7, ETAG_1);
+    world_start();
+    free(host_list(FS_ROOT, true, 100));
+    world_put("c", 8, ETAG_2);
+    usleep(800000);
+    for (int i = 0; i < 20; i++)
+        assert_file(host_lookup(FS_ROOT, "c"), 7);
+    world_run();
+    assert_int_equal(world.lists, 2);
+    usleep(250000);
+    assert_file(host_lookup(FS_ROOT, "a"), 7);
+    assert_file(host_lookup(FS_ROOT, "c"), 8);
+    assert_int_equal(world.heads, 0);
+    assert_int_equal(world.lists, 2);
+}
+
+static void directory_that_is_not_used_is_not_listed_again(void **state)
+{
+    world.options.metadata_ttl_ns = 100000000;
+    world_put("a", 7, ETAG_1);
+    world_start();
+    free(host_list(FS_ROOT, true, 100));
+    usleep(85000);
+    host_lookup(FS_ROOT, "a");
+    world_run();
+    assert_int_equal(world.lists, 1);
+}
+
+static void refresh_that_fails_leaves_the_listing_its_time(void **state)
+{
+    world.options.metadata_ttl_ns = 200000000;
+    world_put("a", 7, ETAG_1);
+    world_start();
+    free(host_list(FS_ROOT, true, 100));
+    for (int i = 0; i < 20; i++)
+        host_lookup(FS_ROOT, "a");
+    world.list_error = -EIO;
+    usleep(155000);
+    host_lookup(FS_ROOT, "a");
+    world_run();
+    assert_int_equal(world.lists, 2);
+    assert_file(host_lookup(FS_ROOT, "a"), 7);
+    world_run();
+    world.list_error = 0;
+    usleep(50000);
+    assert_file(host_lookup(FS_ROOT, "a"), 7);
+    assert_int_equal(world.heads, 1);
+}
+
 static void without_ttl_every_lookup_asks(void **state)
 {
     struct host_request *r;
@@ -495,6 +548,9 @@ int main(void)
         TEST(listed_directory_answers_without_the_store),
         TEST(name_from_a_listing_stays_valid_for_the_rest_of_the_ttl),
         TEST(old_listing_is_not_believed_about_absent_names),
+        TEST(directory_in_use_is_listed_again_before_its_time),
+        TEST(directory_that_is_not_used_is_not_listed_again),
+        TEST(refresh_that_fails_leaves_the_listing_its_time),
         TEST(without_ttl_every_lookup_asks),
         TEST(object_and_prefix_of_one_name_are_the_directory),
         TEST(marker_of_zero_bytes_makes_an_empty_directory),

@@ -417,6 +417,8 @@ static void replayed_open_and_release_find_their_work_done(void **state)
     fs_ops()->open(world.fs, &again->fs, node, 0);
     host_wait(again);
     assert_int_equal(opened(again), opened(first));
+    assert_true(again->opened.known);
+    assert_false(first->opened.known);
     host_release(opened(first));
     release->fs.replayed = true;
     fs_ops()->release(world.fs, &release->fs, opened(first));
