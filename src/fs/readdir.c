@@ -78,7 +78,6 @@ static void begin(struct dirstream *ds)
 {
     read_shared(ds, dir_list(ds->dir, ds->begun ? clock_monotonic_ns() : ds->opened_ns));
     ds->begun = true;
-    walk_note(ds->fs, ds->dir->path, ds->dir->len);
 }
 
 static size_t last_place(struct dirstream *ds, char out[static 257])
@@ -455,6 +454,9 @@ void fs_op_readdir(struct fs *fs, struct fs_request *req, uint64_t handle, uint6
     }
     choose(ds);
     go_on(ds);
+    // last: listing ahead may take the memory of what is being read here
+    if (offset == 0)
+        walk_note(fs, ds->dir->path, ds->dir->len);
 }
 
 static void stream_free(struct dirstream *ds)
