@@ -159,7 +159,7 @@ static ssize_t send_body(struct conn *c, uint64_t max)
 static bool get_grant(struct conn *c)
 {
     struct pacer *total = &c->worker->server->total;
-    uint64_t now, when, step = MIB;
+    uint64_t now, when, total_when, step = MIB;
 
     if (c->granted || !(c->pace.bytes_per_s || total->bytes_per_s))
         return true;
@@ -169,8 +169,9 @@ static bool get_grant(struct conn *c)
         step = MIN(step, pacer_step(total->bytes_per_s));
     c->granted = MIN(step, c->body_len - c->body_sent);
     now = clock_monotonic_ns();
-    when =
-        MAX(pacer_reserve_ns(&c->pace, now, c->granted), pacer_reserve_ns(total, now, c->granted));
+    when = pacer_reserve_ns(&c->pace, now, c->granted);
+    total_when = pacer_reserve_ns(total, now, c->granted);
+    when = MAX(when, total_when);
     if (when <= now)
         return true;
     c->state = CONN_PACE;

@@ -83,11 +83,30 @@ static void a_pacer_lets_through_its_rate(void **state)
     struct pacer p = {.bytes_per_s = 1000000};
     uint64_t now = 5 * NS_PER_S;
 
+    // the slack goes first, and is not more than it is
+    for (uint64_t i = 0; i < PACER_SLACK_NS / NS_PER_MS; i++)
+        assert_true(pacer_reserve_ns(&p, now, 1000) < now);
     assert_int_equal(pacer_reserve_ns(&p, now, 1000), now);
     assert_int_equal(pacer_reserve_ns(&p, now, 1000), now + NS_PER_MS);
     assert_int_equal(pacer_reserve_ns(&p, now, 500), now + 2 * NS_PER_MS);
-    // what was not used is not saved up
-    assert_int_equal(pacer_reserve_ns(&p, now + NS_PER_S, 500), now + NS_PER_S);
+    now += NS_PER_S;
+    assert_int_equal(pacer_reserve_ns(&p, now, 500), now - PACER_SLACK_NS);
+}
+
+static void a_late_timer_is_made_up_for(void **state)
+{
+    struct pacer p = {.bytes_per_s = 1000000};
+    uint64_t start = 5 * NS_PER_S, now = start, sent = 0;
+
+    // each wait takes 3 ms longer than it should
+    while (now < start + NS_PER_S) {
+        uint64_t when = pacer_reserve_ns(&p, now, 5000);
+
+        sent += 5000;
+        if (when > now)
+            now = when + 3 * NS_PER_MS;
+    }
+    assert_in_range(sent, 980000, 1040000);
 }
 
 static void a_pacer_without_a_rate_never_waits(void **state)
@@ -107,6 +126,7 @@ int main(void)
         cmocka_unit_test(a_tail_is_as_rare_as_it_says),
         cmocka_unit_test(a_wrong_specification_is_refused_and_changes_nothing),
         cmocka_unit_test(a_pacer_lets_through_its_rate),
+        cmocka_unit_test(a_late_timer_is_made_up_for),
         cmocka_unit_test(a_pacer_without_a_rate_never_waits),
     };
 
