@@ -7,7 +7,6 @@
     X(AuthorizationHeaderMalformed, 400, "The authorization header is malformed")                  \
     X(AuthorizationQueryParametersError, 400, "Error parsing the query parameters")                \
     X(BadDigest, 400, "The Content-MD5 or checksum you specified did not match what we received.") \
-    X(BadRequest, 400, "An error occurred when parsing the HTTP request.")                         \
     X(BucketAlreadyOwnedByYou, 409, "Your previous request to create the bucket succeeded.")       \
     X(BucketNotEmpty, 409, "The bucket you tried to delete is not empty.")                         \
     X(EntityTooLarge, 400, "Your proposed upload exceeds the maximum allowed size.")               \
@@ -19,7 +18,6 @@
       "The AWS access key Id you provided does not exist in our records.")                         \
     X(InvalidArgument, 400, "Invalid Argument")                                                    \
     X(InvalidBucketName, 400, "The specified bucket is not valid.")                                \
-    X(InvalidDigest, 400, "The Content-MD5 or checksum you specified is not valid.")               \
     X(InvalidObjectState, 403, "The operation is not valid for the object's storage class")        \
     X(InvalidPart, 400, "One or more of the specified parts could not be found.")                  \
     X(InvalidPartOrder, 400, "The list of parts was not in ascending order.")                      \

@@ -24,23 +24,23 @@ void fault_decide(struct request *r)
         counter_add(&r->worker->counters.faults[r->fault.action], 1);
 }
 
-static const char *usual_code(int64_t status)
+static enum s3_error usual_error(int64_t status)
 {
     switch (status) {
     case 403:
-        return "AccessDenied";
+        return S3_AccessDenied;
     case 404:
-        return "NoSuchKey";
+        return S3_NoSuchKey;
     case 503:
-        return "SlowDown";
+        return S3_SlowDown;
     default:
-        return "InternalError";
+        return S3_InternalError;
     }
 }
 
 static void answer_status(struct request *r, const struct fault *f)
 {
-    response_error_raw(r, (int)f->number, f->text ? f->text : usual_code(f->number),
+    response_error_raw(r, (int)f->number, f->text ? f->text : s3_error_code(usual_error(f->number)),
                        "This failure was asked for.", NULL);
     if (f->retry_after_s)
         buf_printf(&r->response.headers, "Retry-After: %lld\r\n", (long long)f->retry_after_s);
