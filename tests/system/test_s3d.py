@@ -379,17 +379,25 @@ def test_latency_is_kept_to_the_millisecond(server):
 @pytest.mark.parametrize("option, connections", [("--bandwidth", 1), ("--bandwidth-total", 4)])
 def test_bandwidth_is_limited(server, option, connections):
     one = server("--synthetic", SPEC, option, "8M")
+    clients = [one.client() for _ in range(connections)]
     size = (8 << 20) // connections
 
     def get(i):
-        answer = one.client().get_object(Bucket="bench", Key="big/one.bin",
-                                         Range=f"bytes={i * size}-{(i + 1) * size - 1}")
+        answer = clients[i].get_object(Bucket="bench", Key="big/one.bin",
+                                       Range=f"bytes={i * size}-{(i + 1) * size - 1}")
         return synthetic.first_wrong(answer["Body"].read(), "bench", "big/one.bin", i * size)
 
-    start = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(connections) as pool:
-        assert list(pool.map(get, range(connections))) == [None] * connections
-    assert 0.9 < time.monotonic() - start < 1.7
+    def seconds():
+        start = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(connections) as pool:
+            assert list(pool.map(get, range(connections))) == [None] * connections
+        return time.monotonic() - start
+
+    # never faster; and as fast as that when the machine has nothing else to do
+    times = [seconds()]
+    while times[-1] > 1.5 and len(times) < 10:
+        times.append(seconds())
+    assert 0.9 < min(times) <= 1.5
 
 
 def test_counters_tell_what_happened(server):
