@@ -296,7 +296,8 @@ static struct s3_outcome read_failure(struct s3_request *r, int error)
     free(r->why);
     r->why =
         xasprintf("%s: %s", e->host_header, *r->x.error_text ? r->x.error_text : strerror(-error));
-    return (struct s3_outcome){S3_RETRY, -EIO};
+    // a certificate that is not trusted will not be the next time either
+    return (struct s3_outcome){error == -EKEYREJECTED ? S3_FATAL : S3_RETRY, -EIO};
 }
 
 static enum load_answer load_answer_of(const struct s3_request *r, struct s3_outcome o)
