@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // os2g cp: objects to files, many and in parts at a time. A file gets its name only when it is
-// complete, so that what is there is whole.
+// complete, so that what is there is whole. Devices such as /dev/null are written to, not replaced.
 #include "cli/commands.h"
 
 #include "base/text.h"
@@ -16,7 +16,7 @@
 
 struct target {
     char *path;      // final name
-    char *temporary; // while it is written
+    char *temporary; // while it is written; NULL: path itself is
     int fd;
     int64_t mtime_s;
     struct fetch_object *object;
@@ -123,11 +123,16 @@ static int open_target(void *arg, struct fetch_object *o)
     struct cp *cp = arg;
     struct target *t = o->user;
     int rc = make_parents(t->path);
+    struct stat st;
 
     if (rc < 0)
         return rc;
     if (cp->no_clobber && access(t->path, F_OK) == 0)
         return -EEXIST;
+    if (stat(t->path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        t->fd = open(t->path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        return t->fd < 0 ? -errno : 0;
+    }
     t->temporary = xasprintf("%s.os2g-%d", t->path, getpid());
     t->fd = open(t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (t->fd < 0)
@@ -163,13 +168,13 @@ static int finish_target(struct target *t)
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)t->mtime_s}};
     int rc = 0;
 
-    if (futimens(t->fd, times) < 0)
+    if (t->temporary && futimens(t->fd, times) < 0)
         rc = -errno;
     // a network file system tells of a failed write here at the latest
     if (close(t->fd) < 0)
         rc = -errno;
     t->fd = -1;
-    if (rc == 0 && rename(t->temporary, t->path) < 0)
+    if (rc == 0 && t->temporary && rename(t->temporary, t->path) < 0)
         rc = -errno;
     return rc;
 }
