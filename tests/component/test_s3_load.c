@@ -124,7 +124,9 @@ static void loops_share_the_limit_and_none_is_forgotten(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, other_loop_run, &o[i]), 0);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    assert_in_range(s3d_process_counter(&fixture.server, "peak_in_flight"), 1, 3);
+    // an answered request counts until the server's thread comes back to it: each loop may have
+    // sent its next one by then (without a limit it would be 600)
+    assert_in_range(s3d_process_counter(&fixture.server, "peak_in_flight"), 1, 3 + 4);
     for (int i = 0; i < 4; i++) {
         are_right(o[i].gets, 150, KIB);
         loop_call(o[i].loop, other_loop_stop, &o[i]);
