@@ -19,11 +19,11 @@ static bool headed(const struct cache_extent *x)
 }
 
 // What a load that can end now ends with; 1: not yet.
-static int load_result(const struct cache_load *l, bool complete, bool head, bool idle, int error)
+static int load_result(const struct cache_load *l, bool complete, bool head, bool coming, int error)
 {
     if (complete || (!l->background && head))
         return 0;
-    if (!idle)
+    if (coming)
         return 1;
     if (l->background)
         return error == -EAGAIN ? -ECANCELED : error ? error : -EAGAIN;
@@ -33,16 +33,18 @@ static int load_result(const struct cache_load *l, bool complete, bool head, boo
 
 void loads_check(struct shard *s, struct cache_extent *x, int error)
 {
-    bool complete, head, idle;
+    bool complete, head, landing, wanted;
 
     if (list_empty(&x->loads))
         return;
     complete = extent_complete(&s->pool, x);
     head = headed(x);
-    idle = list_empty(&x->gets) && list_empty(&x->wants);
+    landing = !list_empty(&x->gets);
+    // a want may wait for memory that is free only once the opener has read
+    wanted = !list_empty(&x->wants);
     list_for_each_safe (link, &x->loads) {
         struct cache_load *l = load_of(link);
-        int result = load_result(l, complete, head, idle, error);
+        int result = load_result(l, complete, head, landing || (l->background && wanted), error);
 
         if (result > 0)
             continue;

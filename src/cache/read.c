@@ -353,6 +353,7 @@ static void on_cancel(struct loop_msg *msg)
         r = cancel_find(c, &s->reads);
     if (r) {
         fail(s, r, -ECANCELED);
+        shard_pump(s); // whoever is behind it in line may need less
     } else if (++c->at < c->n) {
         loop_post(c->cache->shards[c->shards[c->at]].loop, &c->msg, on_cancel);
         return;

@@ -145,6 +145,55 @@ static void a_load_is_content_with_a_mebibyte_when_all_is_unread(void **state)
     world_end();
 }
 
+// The rest of the object is in line for memory that only its reader can free.
+static void a_load_of_what_is_partly_there_does_not_wait_for_memory(void **state)
+{
+    struct cache_object *o, *p;
+    struct loading l;
+
+    world_begin(POOL, 1);
+    o = world_object("a", 1 * GIB);
+    p = world_object("b", 8 * MIB);
+    fake_set_automatic(1 * MIB);
+    cache_prefetch(world, o, 0, 15 * MIB);
+    cache_prefetch(world, p, 0, 8 * MIB);
+    while (world_stats().unread_bytes < POOL)
+        world_settle();
+    assert_int_equal(fake_bytes_asked(), 16 * MIB);
+    loading_start(&l, p, false);
+    assert_int_equal(loading_wait(&l), 0);
+    for (uint64_t at = 0; at < 8 * MIB; at += 1 * MIB)
+        assert_int_equal(read_now(p, at, 1 * MIB, NULL), 0);
+    cache_object_unref(o);
+    cache_object_unref(p);
+    world_end();
+}
+
+static void a_cancelled_read_lets_those_behind_it_go_on(void **state)
+{
+    struct reading held[15], x = {0}, y = {0};
+    struct cache_object *o;
+
+    world_begin(POOL, 1);
+    o = world_object("a", 1 * GIB);
+    fake_set_automatic(1 * MIB);
+    for (uint64_t i = 0; i < 15; i++) {
+        held[i] = (struct reading){.hold = true};
+        reading_start(&held[i], o, i * 2 * MIB, 1 * MIB);
+        assert_int_equal(reading_wait(&held[i]), 0);
+    }
+    reading_start(&x, o, 100 * MIB + 1, 1 * MIB);
+    reading_start(&y, o, 200 * MIB, 64 * KIB);
+    assert_false(reading_is_done(&y, 30));
+    cache_read_cancel(&x.r);
+    assert_int_equal(reading_wait(&x), -ECANCELED);
+    assert_int_equal(reading_wait(&y), 0);
+    for (int i = 0; i < 15; i++)
+        reading_release(&held[i]);
+    cache_object_unref(o);
+    world_end();
+}
+
 // --- 64 readers of 64 objects, many times what the pool holds ---
 
 struct reader {
@@ -217,6 +266,8 @@ int main(void)
         cmocka_unit_test(pre_reading_waits_for_memory_and_then_goes_on),
         cmocka_unit_test(unwanted_bytes_make_room_for_pre_reading),
         cmocka_unit_test(a_load_is_content_with_a_mebibyte_when_all_is_unread),
+        cmocka_unit_test(a_load_of_what_is_partly_there_does_not_wait_for_memory),
+        cmocka_unit_test(a_cancelled_read_lets_those_behind_it_go_on),
         cmocka_unit_test(sixty_four_readers_share_sixteen_mebibytes),
         cmocka_unit_test(sixty_four_readers_on_three_loops_do_not_deadlock),
     };
