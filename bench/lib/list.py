@@ -11,7 +11,7 @@ import time
 
 import stores
 from measure import median, median_ratio, raw, show
-from mounts import Os2g, S3fs
+from clients import Os2g, S3fs
 
 DIRECTORIES = 100
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the benchmarks share: programs, CPU of processes, medians, dropping caches."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -42,20 +43,22 @@ def drop_caches():
 
 
 def descendants(pid):
-    """pid and the processes below it."""
+    """pid and the processes below it that still run."""
     found = [pid]
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            found += descendants(int(child))
+        with contextlib.suppress(OSError):
+            for child in task.read_text().split():
+                found += descendants(int(child))
     return found
 
 
 def cpu_seconds(pid):
-    """User and system time so far of a process and all below it."""
+    """User and system time so far of a process and all below it, those that have ended too."""
     ticks = 0
     for process in descendants(pid):
-        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
+        with contextlib.suppress(OSError):
+            stat = pathlib.Path(f"/proc/{process}/stat").read_text()
+            ticks += sum(map(int, stat.rpartition(")")[2].split()[11:15]))
     return ticks / TICK
 
 

@@ -12,7 +12,7 @@ import threading
 
 import stores
 from measure import GIB, MIB, reader, show, status_kib
-from mounts import Os2g
+from clients import Os2g
 
 READERS, POOL_MIB = 64, 256
 

@@ -6,7 +6,7 @@ amplification is the bytes that the store sent by the bytes that the kernel aske
 
 import stores
 from measure import GIB, MIB, median, median_ratio, reader, show
-from mounts import Os2g, S3fs
+from clients import Os2g, S3fs
 
 THREADS = 8
 

@@ -8,7 +8,7 @@ CPU is seconds of the daemon (or of the bare client) per GiB; total_cpu adds the
 
 import stores
 from measure import GIB, median, median_ratio, raw, reader, show
-from mounts import NullFuse, Os2g, Rclone, S3fs
+from clients import NullFuse, Os2g, Rclone, S3fs
 
 CONNECTIONS = 8
 

@@ -10,7 +10,7 @@ import subprocess
 
 import stores
 from measure import build, median, median_ratio, raw, reader, show
-from mounts import Os2g, Rclone, S3fs
+from clients import Os2g, Rclone, S3fs
 
 THREADS, LATENCY, SIZE, OBJECTS = 8, 0.010, 100_000, 10_000
 

@@ -12,7 +12,7 @@ import time
 import boto3
 import botocore.config
 
-import mounts
+import clients
 import s3d
 from measure import ROOT
 
@@ -21,7 +21,7 @@ BLOCK = 1048573
 ACCESS, SECRET = "TESTACCESSKEY0000001", "TestSecretKey000000000000000000000000001"
 
 
-class Ceph(mounts.Store):
+class Ceph(clients.Store):
     """A bucket on Ceph's gateway; requests are counted in the gateway's log."""
 
     def __init__(self, url, bucket, directory):
@@ -40,7 +40,7 @@ class Ceph(mounts.Store):
         return self._log.read_bytes().count(b" beast: ")
 
 
-class Development(mounts.Store):
+class Development(clients.Store):
     """A bucket on os2g-s3d, with the server's counters."""
 
     def __init__(self, server, bucket):

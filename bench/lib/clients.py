@@ -62,6 +62,7 @@ class Mount:
             time.sleep(0.05)
         if not os.path.ismount(self.path):
             self._process.kill()
+            self._process.wait()
             raise RuntimeError(f"{self.name}: no mount\n" + (top / "log").read_text())
         os.stat(self.path)
         self._cpu = cpu_seconds(self.pid)
