@@ -30,7 +30,8 @@ def run_mount(kind, store, key, size, *options):
 
 
 def run_null(size):
-    return run_mount(NullFuse, None, "big", size, "--size", str(size))
+    # with the read-ahead that os2g asks for
+    return run_mount(NullFuse, None, "big", size, "--size", str(size), "--read-ahead", "4M")
 
 
 def rounds(store, key, size, ours, peers, label):

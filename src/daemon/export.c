@@ -5,7 +5,7 @@
 
 // Larger values help no sequential reader (our own windows are ahead of it), and a page fault in
 // a mapped file reads this much around it.
-#define KERNEL_READAHEAD ((uint32_t)MIB)
+#define KERNEL_READAHEAD ((uint32_t)(4 * MIB))
 #define MAX_BACKGROUND   128
 
 int export_build(struct export *e, struct loop *l, struct export_options *o,

@@ -57,7 +57,7 @@ static void read_ahead(struct file *f, uint64_t offset, uint64_t len)
             cache_prefetch(cache, o, 0, f->size);
         return;
     }
-    stream_read(&f->stream, offset, len, pressure, &act);
+    stream_read(&f->stream, offset, len, clock_monotonic_ns(), pressure, &act);
     if (act.unwant.len)
         cache_unwant(cache, o, act.unwant.offset, act.unwant.len);
     for (int i = 0; i < act.n_fetch; i++)

@@ -189,6 +189,7 @@ static void poll_start(struct loop_io *io);
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct loop_io *io = container_of(poll, struct loop_io, poll);
+    struct loop *l = container_of(poll->loop, struct loop, uv);
     unsigned ready = 0;
 
     if (status < 0) {
@@ -201,7 +202,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         if (events & UV_WRITABLE)
             ready |= LOOP_WRITE;
     }
-    if (ready)
+    // A turn may move megabytes for each descriptor: who sent a message is not kept waiting for
+    // all of them.
+    if (atomic_load_explicit(&l->inbox, memory_order_relaxed)) {
+        run_messages(l);
+        ready &=
+            io->wanted; // it may have been paused, or freed: its memory lives until this turn ends
+    }
+    if (ready && !uv_is_closing((uv_handle_t *)poll))
         io->fn(io, ready, io->arg);
 }
 

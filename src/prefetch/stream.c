@@ -107,6 +107,7 @@ static struct stream_track *track_new(struct stream *s, uint64_t offset, uint64_
         // most programs that begin at the beginning go on
         .streaming = s->reads == 1 && offset == 0,
     };
+    window_init(&t->window);
     return t;
 }
 
@@ -168,18 +169,11 @@ static void track_judge(struct stream *s, struct stream_track *t, uint64_t offse
     if (t->reads >= 2 && offset + len == t->end && t->run >= s->patience &&
         t->covered * 2 >= t->span) {
         t->streaming = true;
+        window_init(&t->window);
+        t->window.run = t->run;
         t->ahead = offset;
         t->kept = offset;
     }
-}
-
-static uint64_t window(const struct stream *s, const struct stream_track *t, unsigned pressure)
-{
-    uint64_t w = STREAM_WINDOW_MIN;
-
-    while (w <= 2 * t->run && w < s->window_max)
-        w *= 2;
-    return MAX(pressure_shrink(MIN(w, s->window_max), pressure), STREAM_WINDOW_MIN);
 }
 
 static void add_fetch(struct stream_track *t, uint64_t to, struct stream_action *ret)
@@ -189,10 +183,12 @@ static void add_fetch(struct stream_track *t, uint64_t to, struct stream_action 
 }
 
 static void run_ahead(struct stream *s, struct stream_track *t, uint64_t offset, uint64_t len,
-                      unsigned pressure, struct stream_action *ret)
+                      uint64_t now_ns, unsigned pressure, struct stream_action *ret)
 {
-    uint64_t w = window(s, t, pressure), target = MIN(t->end + w, s->size), step;
+    uint64_t w = window_read(&t->window, len, now_ns, s->window_max), target, step;
 
+    w = MAX(pressure_shrink(w, pressure), STREAM_WINDOW_MIN);
+    target = MIN(t->end + w, s->size);
     if (pressure >= 100) {
         t->ahead = MAX(t->ahead, t->end);
         return;
@@ -205,7 +201,7 @@ static void run_ahead(struct stream *s, struct stream_track *t, uint64_t offset,
         else
             t->ahead = offset + len;
     }
-    step = MIN(w / 2, ALIGNED_STEP);
+    step = MIN(w / 4, ALIGNED_STEP);
     if (target < s->size)
         target = ALIGN_DOWN(target, w >= ALIGNED_WINDOW ? ALIGNED_STEP : STREAM_WINDOW_MIN);
     else
@@ -224,8 +220,8 @@ static void give_up_late(struct stream_track *t, struct stream_action *ret)
     t->kept = t->end - LATE_SPAN;
 }
 
-void stream_read(struct stream *s, uint64_t offset, uint64_t len, unsigned pressure,
-                 struct stream_action *ret)
+void stream_read(struct stream *s, uint64_t offset, uint64_t len, uint64_t now_ns,
+                 unsigned pressure, struct stream_action *ret)
 {
     struct stream_track *t;
 
@@ -241,7 +237,7 @@ void stream_read(struct stream *s, uint64_t offset, uint64_t len, unsigned press
     }
     t->used = s->reads;
     if (t->streaming) {
-        run_ahead(s, t, offset, len, pressure, ret);
+        run_ahead(s, t, offset, len, now_ns, pressure, ret);
         give_up_late(t, ret);
     }
 }

@@ -3,15 +3,15 @@
 // pressure (cache_pressure) in, actions out; no I/O, no clock, no threads. fs/ feeds it and carries
 // the actions out. Uses base/ only. One header for each strategy of docs/design/prefetch.md.
 //
-// stream: the reads of one handle. Sequential ones are run ahead of by a window that doubles from
+// stream: the reads of one handle. Sequential ones are run ahead of by a window (window.h) from
 // 1 MiB to a limit; scattered ones are left alone, so that exactly the bytes asked for are
 // fetched. The kernel's asynchronous read-ahead and programs with several threads send reads out
 // of order and from several places at once: each place is a track of its own.
 #pragma once
 
-#include "base/base.h"
+#include "prefetch/window.h"
 
-#define STREAM_WINDOW_MIN (1 * MIB)
+#define STREAM_WINDOW_MIN WINDOW_MIN
 #define STREAM_WINDOW_MAX (64 * MIB) // the default limit
 #define STREAM_SEEK_MAX   (16 * MIB) // a seek forward of up to this keeps a stream
 #define STREAM_TRACKS     8
@@ -37,6 +37,7 @@ struct stream_track {
     uint32_t reads;
     uint32_t used; // when, in reads of the handle; 0: free
     bool streaming;
+    struct window window;
 };
 
 // Embedded in a handle.
@@ -51,8 +52,8 @@ struct stream {
 void stream_init(struct stream *s, uint64_t size, uint64_t window_max);
 
 // A READ has come: offset < size, len > 0, offset + len <= size. Fills *ret.
-void stream_read(struct stream *s, uint64_t offset, uint64_t len, unsigned pressure,
-                 struct stream_action *ret);
+void stream_read(struct stream *s, uint64_t offset, uint64_t len, uint64_t now_ns,
+                 unsigned pressure, struct stream_action *ret);
 
 // The handle closes: call until ret->len is 0; each is a range not wanted any more.
 void stream_close(struct stream *s, struct prefetch_range *ret);

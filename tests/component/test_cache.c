@@ -172,7 +172,8 @@ static int read_stream(struct file *f, uint32_t len)
             rc = reading_wait(&x[i % ARRAY_LEN(x)]);
         if (i >= n)
             continue;
-        stream_read(&f->stream, at, MIN(len, f->object->size - at), cache_pressure(cache), &a);
+        stream_read(&f->stream, at, MIN(len, f->object->size - at), clock_monotonic_ns(),
+                    cache_pressure(cache), &a);
         if (a.unwant.len)
             cache_unwant(cache, f->object, a.unwant.offset, a.unwant.len);
         for (int k = 0; k < a.n_fetch; k++)

@@ -14,6 +14,7 @@ struct world {
     uint64_t size, fetched;
     uint64_t own; // bytes of reads nobody had asked for before
     uint64_t unwanted;
+    uint64_t now_ns;
     struct stream_action last;
     uint8_t asked[BLOCKS];
 };
@@ -35,9 +36,20 @@ static void mark(uint64_t offset, uint64_t len)
     }
 }
 
+static uint64_t widest(void)
+{
+    uint64_t bytes = WINDOW_MIN;
+
+    for (int i = 0; i < STREAM_TRACKS; i++)
+        bytes = MAX(bytes, w.s.tracks[i].window.bytes);
+    return bytes;
+}
+
 static void read_at(uint64_t offset, uint64_t len, unsigned pressure)
 {
-    stream_read(&w.s, offset, len, pressure, &w.last);
+    // time passes as if the store's latency held the reader up: a window every 10 ms
+    w.now_ns += len * 10000000 / widest();
+    stream_read(&w.s, offset, len, w.now_ns, pressure, &w.last);
     w.unwanted += w.last.unwant.len;
     assert_true(w.last.n_fetch <= 2);
     for (int i = 0; i < w.last.n_fetch; i++) {
