@@ -212,12 +212,15 @@ static void promote_next(struct dir *d)
 
 static void start_listing(struct dir *d, enum http_priority priority, bool behind);
 
-// What is used much is listed again before its time has come, so that no lookup has to ask.
+// What is used much is listed again before its time has come, so that no lookup has to ask; as long
+// as there is memory for both, so that nobody's snapshot goes for it.
 static void refresh_in_time(struct dir *d, struct snapshot *s)
 {
-    uint64_t ttl = d->fs->o.metadata_ttl_ns;
+    struct fs *fs = d->fs;
+    uint64_t ttl = fs->o.metadata_ttl_ns;
 
-    if (s->complete && !d->listing && !d->fs->closing && ttl != UINT64_MAX &&
+    if (s->complete && !d->listing && !d->large && !fs->closing && ttl != UINT64_MAX &&
+        fs->snapshot_bytes <= memory_max(fs) / 2 &&
         clock_monotonic_ns() - s->listed_ns > ttl - ttl / 4 &&
         s->uses >= REFRESH_USES + s->n / 1000)
         start_listing(d, HTTP_BACKGROUND, true);
@@ -287,6 +290,16 @@ static bool too_large(const struct fs *fs, const struct snapshot *s)
            (fs->snapshot_bytes > memory_max(fs) && s->charged > memory_max(fs) / 32);
 }
 
+// The listing of s comes to nothing. The one in use, if it was to take its place, has to be used as
+// much again before another is tried.
+static void give_up_listing(struct dir *d, struct snapshot *s)
+{
+    end_listing(d);
+    if (d->next == s)
+        d->snap->uses = 0;
+    drop_snapshot(d->fs, s);
+}
+
 static void on_page(struct listing *l, int error, bool last)
 {
     struct dir *d = l->arg;
@@ -297,8 +310,7 @@ static void on_page(struct listing *l, int error, bool last)
     if (error) {
         if (error != -ECANCELED)
             log_warning("fs", "listing %s%s: %s", fs->o.prefix, d->path, listing_error(l));
-        end_listing(d);
-        drop_snapshot(fs, s);
+        give_up_listing(d, s);
     } else {
         if (last) {
             end_listing(d);
@@ -309,9 +321,12 @@ static void on_page(struct listing *l, int error, bool last)
         } else {
             charge(fs, s);
             if (too_large(fs, s)) {
-                s->truncated = true;
                 d->large = true;
-                end_listing(d);
+                s->truncated = true;
+                if (d->next == s)
+                    give_up_listing(d, s);
+                else
+                    end_listing(d);
             } else {
                 listing_next(l);
             }

@@ -225,6 +225,52 @@ static void refresh_that_fails_leaves_the_listing_its_time(void **state)
     assert_int_equal(world.heads, 1);
 }
 
+static void refresh_that_fails_is_not_tried_with_every_lookup(void **state)
+{
+    world.options.metadata_ttl_ns = 1000000000;
+    world_put("a", 7, ETAG_1);
+    world_start();
+    free(host_list(FS_ROOT, true, 100));
+    usleep(800000);
+    world.list_error = -EACCES;
+    for (int i = 0; i < 30; i++) {
+        assert_file(host_lookup(FS_ROOT, "a"), 7);
+        world_run();
+    }
+    assert_int_equal(world.lists, 2);
+}
+
+// It has grown, and does not fit beside the one that is in use.
+static void refresh_that_becomes_too_large_leaves_the_listing_its_time(void **state)
+{
+    char name[16];
+
+    world.options.metadata_ttl_ns = 1000000000;
+    world.options.metadata_memory = 64 * KIB;
+    world.page = 100;
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof(name), "f%03d", i);
+        world_put(name, 7, ETAG_1);
+    }
+    world_start();
+    free(host_list(FS_ROOT, true, 4000));
+    assert_int_equal(world.lists, 2);
+    for (int i = 200; i < 900; i++) {
+        snprintf(name, sizeof(name), "f%03d", i);
+        world_put(name, 7, ETAG_1);
+    }
+    usleep(800000);
+    for (int i = 0; i < 60; i++) {
+        assert_file(host_lookup(FS_ROOT, "f100"), 7);
+        world_run();
+    }
+    assert_true(world.lists > 2 && world.lists < 9);
+    assert_int_equal(world.heads, 0);
+    usleep(250000);
+    assert_file(host_lookup(FS_ROOT, "f100"), 7);
+    assert_int_equal(world.heads, 1);
+}
+
 static void without_ttl_every_lookup_asks(void **state)
 {
     struct host_request *r;
@@ -551,6 +597,8 @@ int main(void)
         TEST(directory_in_use_is_listed_again_before_its_time),
         TEST(directory_that_is_not_used_is_not_listed_again),
         TEST(refresh_that_fails_leaves_the_listing_its_time),
+        TEST(refresh_that_fails_is_not_tried_with_every_lookup),
+        TEST(refresh_that_becomes_too_large_leaves_the_listing_its_time),
         TEST(without_ttl_every_lookup_asks),
         TEST(object_and_prefix_of_one_name_are_the_directory),
         TEST(marker_of_zero_bytes_makes_an_empty_directory),
