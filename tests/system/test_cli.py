@@ -71,6 +71,23 @@ def test_every_command_has_a_help_that_names_it(command):
         assert max(map(len, text.splitlines())) < 120
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_in_the_manual(command):
+    manual = (s3d.ROOT / "docs" / "man" / "os2g.1").read_text().replace("\\-", "-")
+    text = os2g(command, "--help").stdout.decode()
+    assert f"os2g {command}" in manual
+    assert not [n for n in re.findall(r"(?m)^ +(?:-., )?(--[a-z0-9-]+)", text)
+                if n != "--help" and n not in manual]
+
+
+@pytest.mark.parametrize("page", ["os2g.1", "os2g-s3d.1", "os2gd.8", "mount.os2g.8"])
+def test_manual_pages_have_no_mistakes(page):
+    done = subprocess.run(["man", "--warnings", "-l", s3d.ROOT / "docs" / "man" / page], check=True,
+                          env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80"},
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.stderr == b"" and b"NAME" in done.stdout
+
+
 def test_the_help_of_all_names_every_command():
     text = os2g("--help").stdout.decode()
     assert not [c for c in COMMANDS if f"  {c} " not in text]
