@@ -20,9 +20,11 @@ test:
 	@ninja -C build --quiet
 	@scripts/run-tests build $(TESTS)
 
+# static: with gcc's shared ones UBSan does not see where reports are to go
 asan:
 	@scripts/install-packages build run test
-	@[ -d build-asan ] || meson setup build-asan -Db_sanitize=address,undefined >/dev/null
+	@[ -d build-asan ] || meson setup build-asan -Db_sanitize=address,undefined \
+		-Dc_link_args='-static-libasan -static-libubsan' >/dev/null
 	@ninja -C build-asan --quiet
 	@scripts/run-tests build-asan $(TESTS)
 
