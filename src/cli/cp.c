@@ -118,6 +118,27 @@ static int make_parents(const char *path)
     return rc;
 }
 
+// A link's own name would be taken by the copy: what it points to is meant.
+static void follow_link(struct target *t)
+{
+    struct stat st;
+    char *real = lstat(t->path, &st) == 0 && S_ISLNK(st.st_mode) ? realpath(t->path, NULL) : NULL;
+
+    if (!real)
+        return;
+    free(t->path);
+    t->path = real;
+}
+
+// Parts arrive in any order.
+static int open_device(struct target *t, const struct stat *st)
+{
+    if (S_ISFIFO(st->st_mode) || S_ISSOCK(st->st_mode))
+        return -ESPIPE;
+    t->fd = open(t->path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    return t->fd < 0 ? -errno : 0;
+}
+
 static int open_target(void *arg, struct fetch_object *o)
 {
     struct cp *cp = arg;
@@ -129,10 +150,9 @@ static int open_target(void *arg, struct fetch_object *o)
         return rc;
     if (cp->no_clobber && access(t->path, F_OK) == 0)
         return -EEXIST;
-    if (stat(t->path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        t->fd = open(t->path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-        return t->fd < 0 ? -errno : 0;
-    }
+    if (stat(t->path, &st) == 0 && !S_ISREG(st.st_mode))
+        return open_device(t, &st);
+    follow_link(t);
     t->temporary = xasprintf("%s.os2g-%d", t->path, getpid());
     t->fd = open(t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (t->fd < 0)
@@ -191,7 +211,9 @@ static void end_target(void *arg, struct fetch_object *o, int error, const char 
     } else if (error) {
         cp->failed++;
         progress_finish(&cp->progress);
-        complain(o->key, *text ? text : strerror(-error));
+        complain(o->key, *text              ? text
+                         : error == -ESPIPE ? "to a pipe: use os2g cat"
+                                            : strerror(-error));
     } else {
         cp->copied++;
     }
@@ -303,6 +325,12 @@ static int copy_from(struct cp *cp, struct export_options *o, const char *from, 
     struct session session;
     int rc = session_source(o, from, &key, &error);
 
+    if (rc == 0 && (!strcmp(to, "-") || text_starts_with(to, "s3://"))) {
+        rc = -EINVAL;
+        error =
+            xasprintf("%s", *to == '-' ? "to standard output: use os2g cat"
+                                       : "cp only copies out of a bucket, to a file or directory");
+    }
     if (rc == 0 && !cp->recursive && (!*key || text_ends_with(key, "/"))) {
         rc = -EINVAL;
         error = xstrdup("this is a directory: add --recursive, or name one object");

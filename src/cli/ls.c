@@ -39,7 +39,7 @@ static int show_entry(void *arg, const struct s3_list_entry *e)
     }
     fwrite(e->key + skip, 1, e->key_len - skip, stdout);
     putchar('\n');
-    return ferror(stdout) ? -EPIPE : 0;
+    return ferror(stdout) ? -MAX(errno, 1) : 0;
 }
 
 static int set_recursive(void *target, const char *value, char **ret_error)
@@ -60,6 +60,13 @@ static int set_summarize(void *target, const char *value, char **ret_error)
     return 0;
 }
 
+// That the reader of a pipe has seen enough is no mistake of anybody.
+static void complain_of_output(int error)
+{
+    if (error != EPIPE)
+        cli_fail(&ls_command, NULL, "standard output: %s", strerror(error));
+}
+
 static int list(struct ls *ls, struct export_options *o, const char *source)
 {
     char text[S3_ERROR_TEXT], *key = NULL, *error = NULL;
@@ -75,7 +82,9 @@ static int list(struct ls *ls, struct export_options *o, const char *source)
 
         ls->prefix_len = slash ? (size_t)(slash + 1 - key) : 0;
         rc = session_list(&session, key, ls->recursive ? 0 : '/', show_entry, ls, text);
-        if (rc < 0)
+        if (ferror(stdout))
+            complain_of_output(-rc);
+        else if (rc < 0)
             session_fail(&ls_command, text, rc);
         session_close(&session);
     }
@@ -100,8 +109,10 @@ static int run(int argc, char **argv)
         rc = list(&ls, &export, words.words[0]) < 0 ? 1 : 0;
         if (rc == 0 && ls.summarize)
             printf("%lu objects, %lu bytes\n", ls.objects, ls.bytes);
-        if (fflush(stdout))
+        if (rc == 0 && fflush(stdout)) {
+            complain_of_output(errno);
             rc = 1;
+        }
     }
     free(words.words);
     export_options_fini(&export);

@@ -48,13 +48,25 @@ static void help_line(char letter, const char *name, const char *value, const ch
     printf("%s\n", help);
 }
 
-// A paragraph in lines of a terminal's width.
+// Paragraphs in lines of a terminal's width; a line that begins with a blank is left as it is.
 static void help_text(const char *text)
 {
     size_t column = 0;
 
     while (*text) {
-        size_t len = strcspn(text, " ");
+        size_t len = strcspn(text, " \n");
+
+        if (*text == '\n') {
+            putchar('\n');
+            column = 0;
+            text++;
+            if (*text != ' ')
+                continue;
+            len = strcspn(text, "\n");
+            printf("%.*s", (int)len, text);
+            text += len;
+            continue;
+        }
 
         if (column && column + 1 + len > HELP_WIDTH) {
             putchar('\n');

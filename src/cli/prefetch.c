@@ -15,6 +15,7 @@
 
 #include <fcntl.h>
 #include <fts.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,7 +25,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define POLL_NS (100 * NS_PER_MS)
+#define POLL_NS   (100 * NS_PER_MS)
+#define SET_TRIES 10
 
 struct paths {
     char **items;
@@ -57,8 +59,16 @@ static int find_mount(const char *dir, char **ret_top, char **ret_below, char **
     struct stat st, up;
     int rc = -errno;
 
-    if (!path) {
+    if (path && stat(path, &st) < 0) {
+        rc = -errno;
+    } else if (path && !S_ISDIR(st.st_mode)) {
+        rc = -ENOTDIR;
+    } else if (path) {
+        rc = 0;
+    }
+    if (rc < 0) {
         *ret_error = xasprintf("%s: %s", dir, strerror(-rc));
+        free(path);
         return rc;
     }
     for (char *top = xstrdup(path);;) {
@@ -95,8 +105,8 @@ static int plan_send(int fd, struct os2g_plan_request *r, uint32_t op)
     return ioctl(fd, OS2G_IOC_PLAN, r) < 0 ? -errno : 0;
 }
 
-// Sets the plan of fd: paths are relative to the mount.
-static int plan_set(int fd, const struct paths *paths, uint64_t window)
+// Sets the plan of fd, anew if there was one: paths are relative to the mount.
+static int plan_set_once(int fd, const struct paths *paths, size_t from, uint64_t window)
 {
     struct os2g_plan_request *r = xcalloc(1, sizeof(*r));
     int rc;
@@ -104,13 +114,9 @@ static int plan_set(int fd, const struct paths *paths, uint64_t window)
     r->window_bytes = window;
     rc = plan_send(fd, r, OS2G_PLAN_BEGIN);
     r->len = 0;
-    for (size_t i = 0; rc == 0 && i < paths->n; i++) {
+    for (size_t i = from; rc == 0 && i < paths->n; i++) {
         size_t len = strlen(paths->items[i]) + 1;
 
-        if (len > sizeof(r->data)) {
-            rc = -ENAMETOOLONG;
-            break;
-        }
         if (r->len + len > sizeof(r->data)) {
             rc = plan_send(fd, r, OS2G_PLAN_ADD);
             r->len = 0;
@@ -127,28 +133,69 @@ static int plan_set(int fd, const struct paths *paths, uint64_t window)
     return rc;
 }
 
-// Shows the readers' progress until every entry has been read, dropped or was not found.
-static int plan_follow(int fd, bool quiet)
+// ESTALE: the daemon's worker was replaced meanwhile.
+static int plan_set(int fd, const struct paths *paths, size_t from, uint64_t window)
 {
-    struct os2g_plan_request *r = xcalloc(1, sizeof(*r));
-    struct progress progress = {0};
-    uint64_t over = 0;
+    int rc = plan_set_once(fd, paths, from, window);
+
+    for (int i = 0; rc == -ESTALE && i < SET_TRIES; i++)
+        rc = plan_set_once(fd, paths, from, window);
+    return rc;
+}
+
+static uint64_t plan_over(const struct os2g_plan_request *r)
+{
+    return r->used + r->dropped + r->missing;
+}
+
+static void plan_add_counts(struct os2g_plan_request *to, const struct os2g_plan_request *r)
+{
+    to->used += r->used;
+    to->dropped += r->dropped;
+    to->missing += r->missing;
+    to->fetched += r->fetched;
+    to->bytes += r->bytes;
+}
+
+// Shows the readers' progress until every entry has been read, dropped or was not found. A plan
+// that was lost with the daemon's worker is set again from where the readers were.
+static int plan_follow(int fd, const struct paths *paths, uint64_t window, bool quiet)
+{
+    struct os2g_plan_request *r = xcalloc(1, sizeof(*r)), *before = xcalloc(1, sizeof(*before)),
+                             *last = xcalloc(1, sizeof(*last));
+    struct progress progress;
     int rc;
 
+    progress_init(&progress, "read", 0, paths->n, quiet);
     while ((rc = plan_send(fd, r, OS2G_PLAN_STATUS)) == 0) {
-        if (!progress.what)
-            progress_init(&progress, "read", 0, r->entries, quiet);
-        over = r->used + r->dropped + r->missing;
-        progress_update(&progress, r->bytes, over);
-        if (over >= r->entries)
+        uint64_t begun = plan_over(before);
+
+        if (begun + r->entries < paths->n) {
+            plan_add_counts(before, last);
+            memset(last, 0, sizeof(*last));
+            rc = plan_set(fd, paths, plan_over(before), window);
+            if (rc < 0)
+                break;
+            progress_finish(&progress);
+            cli_fail(&prefetch_command, NULL,
+                     "the mount's worker was replaced: the plan was set again from entry %lu on",
+                     plan_over(before) + 1);
+            continue;
+        }
+        *last = *r;
+        progress_update(&progress, before->bytes + r->bytes, begun + plan_over(r));
+        if (begun + plan_over(r) >= paths->n)
             break;
         nanosleep(&(struct timespec){.tv_nsec = (long)POLL_NS}, NULL);
     }
     progress_finish(&progress);
+    plan_add_counts(before, last);
     if (rc == 0 && !quiet)
-        printf("%lu entries: %lu read, %lu dropped unread, %lu not found; %lu fetched ahead\n",
-               r->entries, r->used, r->dropped, r->missing, r->fetched);
+        printf("%zu entries: %lu read, %lu dropped unread, %lu not found; %lu fetched ahead\n",
+               paths->n, before->used, before->dropped, before->missing, before->fetched);
     free(r);
+    free(before);
+    free(last);
     return rc;
 }
 
@@ -158,7 +205,7 @@ static int read_order(const char *file, const char *dir, const char *below, stru
 {
     FILE *f = strcmp(file, "-") ? fopen(file, "r") : stdin;
     char *line = NULL, *top = realpath(dir, NULL);
-    size_t room = 0;
+    size_t room = 0, number = 0;
     ssize_t len;
     int rc = 0;
 
@@ -171,6 +218,7 @@ static int read_order(const char *file, const char *dir, const char *below, stru
         const char *name = line;
         char *path;
 
+        number++;
         if (len && line[len - 1] == '\n')
             line[--len] = 0;
         if (text_starts_with(name, top) && name[strlen(top)] == '/')
@@ -180,7 +228,11 @@ static int read_order(const char *file, const char *dir, const char *below, stru
         if (!*name)
             continue;
         path = xasprintf("%s%s", below, name);
-        paths_add(paths, path);
+        if (strlen(path) < PATH_MAX)
+            paths_add(paths, path);
+        else
+            cli_fail(&prefetch_command, NULL, "%s: line %zu is too long for a path: left out", file,
+                     number);
         free(path);
     }
     if (ferror(f)) {
@@ -350,13 +402,13 @@ static int prefetch(const struct request *a, char *dir, const char *top, const c
     else if (rc == 0)
         found = find_files(dir, below, paths);
     if (rc == 0)
-        rc = plan_set(fd, paths, a->window);
+        rc = plan_set(fd, paths, 0, a->window);
     if (rc < 0)
         goto out;
     if (a->order) {
-        printf("plan of %lu files set\n", paths->n);
+        printf("plan of %zu files set\n", paths->n);
         fflush(stdout);
-        rc = plan_follow(fd, a->quiet);
+        rc = plan_follow(fd, paths, a->window, a->quiet);
     } else {
         rc = warm(top, paths, (unsigned)a->jobs, a->quiet);
     }

@@ -6,6 +6,7 @@
 #include "daemon/privilege.h"
 #include "daemon/unix_address.h"
 #include "front/devfuse/devfuse.h"
+#include "net/http_client.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -98,6 +99,10 @@ static int make_ca(struct lasting *l, const struct export_options *o, char **ret
 
     if (!path || !*path || geteuid() != 0)
         return 0;
+    // here, where its name is known, rather than in the worker
+    rc = http_ca_file_check(path, ret_error);
+    if (rc < 0)
+        return rc;
     l->ca_fd = make_memfd("os2g-ca", 0);
     from = open(path, O_RDONLY | O_CLOEXEC);
     rc = from < 0 || l->ca_fd < 0 ? -errno : copy_file(from, l->ca_fd);

@@ -61,13 +61,31 @@ static void fail(struct supervised *s, char *error)
 
 // --- the mount ---
 
+// What a mount over it would take from every program, this one too.
+static bool is_needed(const char *directory)
+{
+    static const char *const needed[] = {"/", "/dev", "/proc", "/run", "/sys"};
+
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+        if (!strcmp(directory, needed[i]))
+            return true;
+    return false;
+}
+
 // A directory whose daemon was killed answers nothing but ENOTCONN until it is unmounted.
 static int clear_directory(const char *directory, char **ret_error)
 {
     struct mount_table t;
     bool ours = false;
-    int fd, rc = mount_table_read(&t);
+    int fd, rc;
 
+    if (is_needed(directory)) {
+        *ret_error = xasprintf("%s: the system needs this directory as it is; mount at another "
+                               "one, e.g. /mnt/bucket",
+                               directory);
+        return -EINVAL;
+    }
+    rc = mount_table_read(&t);
     if (rc == 0) {
         ours = mount_table_at(&t, directory) != NULL;
         mount_table_free(&t);

@@ -57,11 +57,11 @@ static int carry_out(struct fs *fs, uint32_t handle, const struct os2g_plan_requ
     case OS2G_PLAN_BEGIN:
         return begin(fs, handle, r);
     case OS2G_PLAN_ADD:
-        return open ? add_paths(rp, r) : -EINVAL;
+        return open ? add_paths(rp, r) : rp ? -EINVAL : -ESTALE;
     case OS2G_PLAN_COMMIT:
         if (open)
             run_plan_commit(rp);
-        return open ? 0 : -EINVAL;
+        return open ? 0 : rp ? -EINVAL : -ESTALE;
     case OS2G_PLAN_STATUS:
         return 0;
     default:

@@ -19,6 +19,8 @@ enum os2g_plan_op {
     OS2G_PLAN_ADD = 2,   // paths relative to the mount's root, each ended by a zero byte
     OS2G_PLAN_COMMIT = 3,
     OS2G_PLAN_STATUS = 4, // fills the answer only
+    // A plan does not outlive a crash of the daemon's worker: then ADD and COMMIT are ESTALE,
+    // STATUS shows no entries, and who made the plan begins again.
 };
 
 struct os2g_plan_request {

@@ -16,7 +16,7 @@ struct run_plan {
     unsigned refs;     // the owner, and what is in progress
     bool committed, stepping, again;
     uint64_t begun_ns;
-    uint32_t entries;
+    uint32_t entries, impossible; // impossible: paths that no key can have, not in entries
     struct list uses;
     struct hmap held; // objects fetched and not consumed, by entry
     struct loop_timer tick;
@@ -401,8 +401,10 @@ int run_plan_add(struct run_plan *rp, const char *path, size_t len)
         path++;
         len--;
     }
-    if (len == 0 || len > KEY_MAX_BYTES)
-        return -EINVAL;
+    if (len == 0 || len > KEY_MAX_BYTES) {
+        rp->impossible++;
+        return 0;
+    }
     rc = plan_add(rp->plan, path, len);
     if (rc == 0)
         rp->entries++;
@@ -443,4 +445,6 @@ void run_plan_free(struct run_plan *rp)
 void run_plan_stats(const struct run_plan *rp, struct plan_stats *ret)
 {
     plan_stats_read(rp->plan, ret);
+    ret->entries += rp->impossible;
+    ret->missing += rp->impossible;
 }

@@ -13,7 +13,8 @@ struct run_plan;
 
 // window_bytes 0: half of the pool. -ENOSPC: there are too many, or they are too large.
 int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes);
-// path: as a user writes it, below the mount; "./" and "/" in front of it are left out.
+// path: as a user writes it, below the mount; "./" and "/" in front of it are left out. One that
+// no file can have counts as missing.
 int run_plan_add(struct run_plan *rp, const char *path, size_t len);
 void run_plan_commit(struct run_plan *rp);
 bool run_plan_committed(const struct run_plan *rp);

@@ -31,6 +31,9 @@ struct http_client_stats {
     struct histogram connect_time;
 };
 
+// Whether a file of trusted authorities is one: 0, or -errno and a sentence.
+int http_ca_file_check(const char *path, char **ret_error);
+
 // Strings of config are copied. 0; -EINVAL when ca_file holds no certificate; -errno.
 int http_client_new(struct http_client **ret, struct loop *l, const struct http_client_config *c);
 // Every exchange must have ended. NULL is allowed.

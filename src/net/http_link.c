@@ -5,6 +5,7 @@
 #include "net/http_link.h"
 
 #include "base/clock.h"
+#include "net/http_client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 
 struct http_link {
@@ -256,6 +258,27 @@ static int make_url(struct http_link *link, bool tls, const char *host, uint16_t
         curl_url_set(link->url, CURLUPART_PATH, "/", 0))
         rc = -EINVAL;
     free(name);
+    return rc;
+}
+
+int http_ca_file_check(const char *path, char **ret_error)
+{
+    X509_STORE *trust = X509_STORE_new();
+    int rc = 0;
+
+    if (access(path, R_OK) < 0) {
+        rc = -errno;
+        *ret_error = xasprintf("the file of trusted authorities (--ca-file, AWS_CA_BUNDLE or the "
+                               "profile's ca_bundle) cannot be read: %s: %s",
+                               path, strerror(-rc));
+    } else if (trust && X509_STORE_load_file(trust, path) != 1) {
+        rc = -EINVAL;
+        *ret_error = xasprintf("the file of trusted authorities (--ca-file, AWS_CA_BUNDLE or the "
+                               "profile's ca_bundle) has no certificate in PEM: %s",
+                               path);
+    }
+    ERR_clear_error();
+    X509_STORE_free(trust);
     return rc;
 }
 

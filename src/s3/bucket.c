@@ -30,8 +30,10 @@ int s3_bucket_new(struct s3_bucket **ret, const struct s3_settings *s,
 {
     struct s3_target *t = xcalloc(1, sizeof(*t));
     struct s3_bucket *b;
-    int rc = s3_endpoint_build(s, NULL, &t->endpoint, ret_error);
+    int rc = s->ca_file ? http_ca_file_check(s->ca_file, ret_error) : 0;
 
+    if (rc == 0)
+        rc = s3_endpoint_build(s, NULL, &t->endpoint, ret_error);
     if (rc < 0) {
         free(t);
         return rc;

@@ -206,7 +206,9 @@ static void begin_body(struct conn *c)
     struct request *r = &c->request;
 
     c->state = CONN_BODY;
-    if (!c->expects_continue || (!c->body_left && !r->head.chunked))
+    // for an empty body, too: botocore waits for it, and takes the next answer on the connection
+    // wrongly when none came
+    if (!c->expects_continue)
         return;
     if (r->response.status) {
         // the client waits for a word before it sends the body: it will not be asked to

@@ -391,6 +391,9 @@ def test_a_head_larger_than_the_limit_is_refused(faulty):
 def test_a_client_that_waits_for_100_gets_it(server):
     one = server("--bucket", "new")
     one.client().put_object(Bucket="new", Key="k", Body=b"x" * 100000)  # botocore waits for 100
+    client = one.client(read_timeout=5)
+    client.put_object(Bucket="new", Key="empty/", Body=b"")
+    client.put_object(Bucket="new", Key="empty/k", Body=b"on the same connection")
     with Bare(one) as c:
         # unsigned writing is refused before the body is asked for
         c.send("PUT /new/k HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that are given what they should not be, or lose what they stand on: nothing else is
+harmed, and what they say helps."""
+
+import os
+import pathlib
+import signal
+import stat
+import subprocess
+
+import pytest
+
+import mounts
+import synthetic
+
+SPEC = "bench: f%03d 5000 x 100; big 30M"
+
+
+def start(*words, env=None, **kwargs):
+    kwargs.setdefault("stdout", subprocess.PIPE)
+    return subprocess.Popen([str(mounts.PROGRAM), *map(str, words)], stderr=subprocess.PIPE,
+                            env=env or mounts.environment(), text=True, **kwargs)
+
+
+def run(*words, **kwargs):
+    """Exit code, standard output, standard error."""
+    process = start(*words, **kwargs)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def good(key, n=5000):
+    return synthetic.expected("bench", key, 0, n)
+
+
+@pytest.fixture
+def bench(server):
+    one = server("--synthetic", SPEC)
+    one.where = ("--endpoint-url", one.url)
+    return one
+
+
+# --- cp ---
+
+def test_cp_follows_a_link_and_leaves_it_one(bench, tmp_path):
+    link, file = tmp_path / "link", tmp_path / "file"
+    file.write_bytes(b"before")
+    link.symlink_to(file)
+    assert run("cp", *bench.where, "s3://bench/f000", link)[0] == 0
+    assert link.is_symlink() and file.read_bytes() == good("f000")
+
+
+def test_cp_leaves_devices_and_pipes_what_they_are(bench, tmp_path):
+    full, pipe = tmp_path / "full", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    try:
+        os.mknod(full, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+    except PermissionError:
+        pytest.skip("not allowed to make devices")
+    code, _, err = run("cp", *bench.where, "s3://bench/f000", full)
+    assert code == 1 and "No space left" in err and full.is_char_device()
+    code, _, err = run("cp", *bench.where, "s3://bench/f000", pipe)
+    assert code == 1 and "os2g cat" in err and pipe.is_fifo()
+
+
+@pytest.mark.parametrize("to, word", [("-", "os2g cat"), ("s3://bench/copy", "out of a bucket")])
+def test_cp_says_where_it_does_not_copy_to(bench, tmp_path, to, word):
+    code, _, err = run("cp", *bench.where, "s3://bench/f000", to, cwd=tmp_path)
+    assert code == 1 and word in err
+    assert os.listdir(tmp_path) == []
+
+
+# --- output that cannot be written ---
+
+@pytest.mark.parametrize("words", [("ls", "s3://bench"), ("cat", "s3://bench/big")])
+def test_a_full_disk_under_standard_output_is_told(bench, words):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        code, _, err = run(words[0], *bench.where, words[1], stdout=full)
+    assert code == 1 and "No space left" in err
+
+
+@pytest.mark.parametrize("words", [("ls", "-r", "s3://bench"), ("cat", "s3://bench/big")])
+def test_a_reader_that_has_seen_enough_ends_a_command_silently(bench, words):
+    process = start(words[0], *bench.where, *words[1:])
+    process.stdout.close()
+    assert process.wait(timeout=20) != 0
+    assert process.stderr.read() == ""
+
+
+# --- mount ---
+
+@pytest.mark.parametrize("place", ["/", "/proc", "/dev", "/dev/../sys"])
+def test_what_the_system_needs_is_not_mounted_over(bench, place):
+    before = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").count("fuse.os2g")
+    code, _, err = run("mount", *bench.where, "s3://bench", place)
+    assert code == 1 and "another" in err
+    text = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    assert not [line for line in text.splitlines()
+                if "fuse.os2g" in line and line.split()[4] == os.path.realpath(place)], before
+
+
+@pytest.mark.parametrize("command", ["mount", "ls"])
+def test_a_ca_file_without_certificates_is_called_that(bench, tmp_path, command):
+    place = [str(tmp_path)] if command == "mount" else []
+    words = [command, *bench.where, "--ca-file", "/etc/hostname", "s3://bench", *place]
+    code, _, err = run(*words)
+    assert code == 1 and "/etc/hostname" in err and "PEM" in err
+    code, _, err = run(*[w for w in words if w not in ("--ca-file", "/etc/hostname")],
+                       env=mounts.environment(AWS_CA_BUNDLE="/nonexistent/ca.pem"))
+    assert code == 1 and "/nonexistent/ca.pem" in err and "No such file" in err
+
+
+def test_the_help_keeps_examples_in_one_line():
+    text = run("mount", "--help")[1]
+    assert "os2g umount DIR" in " ".join(text.split())
+    assert "\n  s3://bucket /data os2g _netdev,allow_other,endpoint_url=" in text
+
+
+# --- plans ---
+
+def order(tmp_path, lines):
+    file = tmp_path / "order"
+    file.write_bytes(b"".join(line if isinstance(line, bytes) else line.encode() for line in lines))
+    return file
+
+
+def test_an_order_with_strange_lines_is_followed_for_the_others(bench, mount, tmp_path):
+    m = mount("bench", server=bench)
+    lines = ["f000\n", "nope\n", "\n", "/\n", "../f001\n", "a//b\n", "y" * 2000 + "\n",
+             "z" * 5000 + "\n", b"\xff\xfe\n", b"zero\0byte\n", f"{m.path}/f002\n", "./f000\n", "f003"]
+    planner = start("prefetch", m.path, "--order", order(tmp_path, lines))
+    assert planner.stdout.readline() == "plan of 11 files set\n"
+    for key in ("f000", "f002", "f000", "f003"):
+        assert (m.path / key).read_bytes() == good(key)
+    out, err = planner.communicate(timeout=20)
+    assert planner.returncode == 0, err
+    assert "11 entries: 4 read, 0 dropped unread, 7 not found" in out
+    assert "line 8" in err and "too long" in err
+
+
+def test_a_plan_outlives_a_crash(bench, mount, tmp_path):
+    m = mount("bench", server=bench)
+    keys = [f"f{i:03}" for i in range(100)]
+    planner = start("prefetch", m.path, "--order", order(tmp_path, [k + "\n" for k in keys]))
+    assert planner.stdout.readline() == "plan of 100 files set\n"
+    for i, key in enumerate(keys):
+        if i == 50:
+            m.kill_worker()
+            mounts.wait_until(lambda: m.status()["fs"]["plan_entries"] > 0)
+        assert (m.path / key).read_bytes() == good(key)
+    assert m.status()["fs"]["plan_used"] >= 40
+    # what was read just before the crash is waited for: nobody is left who knows
+    planner.send_signal(signal.SIGINT)
+    err = planner.communicate(timeout=20)[1]
+    assert "the plan was set again from entry " in err
+
+
+def test_what_is_no_directory_cannot_be_warmed(bench, mount):
+    m = mount("bench", server=bench)
+    code, _, err = run("prefetch", m.path / "f000")
+    assert code == 1 and "Not a directory" in err and len(err.splitlines()) == 1
