@@ -201,7 +201,7 @@ static void run_ahead(struct stream *s, struct stream_track *t, uint64_t offset,
         else
             t->ahead = offset + len;
     }
-    step = MIN(w / 4, ALIGNED_STEP);
+    step = MIN(w / 2, ALIGNED_STEP);
     if (target < s->size)
         target = ALIGN_DOWN(target, w >= ALIGNED_WINDOW ? ALIGNED_STEP : STREAM_WINDOW_MIN);
     else

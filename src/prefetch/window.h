@@ -7,7 +7,7 @@
 #include "base/base.h"
 
 #define WINDOW_MIN  (1 * MIB)
-#define WINDOW_EASY (8 * MIB) // up to here it just doubles as bytes are read
+#define WINDOW_EASY (16 * MIB) // up to here it just doubles as bytes are read
 
 enum window_trial { WINDOW_STEADY, WINDOW_LARGER, WINDOW_SMALLER };
 
