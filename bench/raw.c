@@ -137,10 +137,13 @@ static void on_readable(struct work *w, struct conn *c)
                 continue;
             take_head(w, c, end + 4);
         }
-        if (c->in_body && c->body_left == 0 && !send_next(w, c)) {
-            close(c->fd);
-            c->fd = -1;
-            w->active--;
+        if (c->in_body && c->body_left == 0) {
+            // the answer to the next request can't be there yet: back to epoll
+            if (!send_next(w, c)) {
+                close(c->fd);
+                c->fd = -1;
+                w->active--;
+            }
             return;
         }
     }
