@@ -72,14 +72,11 @@ class Ceph:
         """A boto3 client of it that has patience."""
         import boto3
         import botocore.config
-        import botocore.handlers
 
         config.setdefault("retries", {"max_attempts": 10, "mode": "standard"})
         settings = botocore.config.Config(s3={"addressing_style": "path"}, proxies={}, **config)
-        client = boto3.client("s3", endpoint_url=self.url, region_name="us-east-1",
-                              aws_access_key_id=ACCESS, aws_secret_access_key=SECRET, config=settings)
-        client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
-        return client
+        return boto3.client("s3", endpoint_url=self.url, region_name="us-east-1",
+                            aws_access_key_id=ACCESS, aws_secret_access_key=SECRET, config=settings)
 
     def statuses(self, method="GET"):
         """The status of every request of that method so far, from the gateway's log."""

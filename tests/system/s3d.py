@@ -113,16 +113,12 @@ class S3d:
         import boto3
         import botocore
         import botocore.config
-        import botocore.handlers
 
         settings = {"signature_version": "s3v4", "retries": {"max_attempts": 0},
                     "s3": {"addressing_style": "path"}, "proxies": {}}
         if access is None:
             settings["signature_version"] = botocore.UNSIGNED
         settings.update(config)
-        client = boto3.client("s3", endpoint_url=self.url, region_name=region, verify=False,
-                              aws_access_key_id=access, aws_secret_access_key=secret,
-                              aws_session_token=token, config=botocore.config.Config(**settings))
-        # "Expect: 100-continue": when the answer takes a second, botocore 1.29 loses its place
-        client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
-        return client
+        return boto3.client("s3", endpoint_url=self.url, region_name=region, verify=False,
+                            aws_access_key_id=access, aws_secret_access_key=secret,
+                            aws_session_token=token, config=botocore.config.Config(**settings))
