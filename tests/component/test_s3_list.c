@@ -173,7 +173,7 @@ static void several_prefixes_are_listed_at_once(void **state)
     struct listing l[3] = {listing_of("dir0/", '/'), listing_of("dir1/", '/'),
                            listing_of("dir2/", '/')};
 
-    s3d_process_set_latency(&fixture.server, "50ms");
+    s3d_process_set_latency(&fixture.server, TEST_SLOWED_DOWN > 1 ? "250ms" : "50ms");
     run_several(l, 3);
     s3d_process_set_latency(&fixture.server, "0");
     for (int i = 0; i < 3; i++) {
