@@ -66,17 +66,20 @@ static void read_ahead(struct file *f, uint64_t offset, uint64_t len)
 
 // --- the operation ---
 
-// Back on the namespace loop; the host has its answer.
+// Back on the namespace loop; the host has its answer, unless that is ESTALE: the open it tries
+// next must find the node stale.
 static void on_answered(struct loop_msg *msg)
 {
     struct reading *rd = container_of(msg, struct reading, msg);
     struct fs *fs = rd->fs;
 
     hmap_remove(&fs->reads, &rd->link);
-    if (rd->error == 0)
+    if (rd->error == 0) {
         file_given(rd->file, rd->read.offset, rd->read.len);
-    else if (rd->error == -ESTALE)
+    } else if (rd->error == -ESTALE) {
         file_found_stale(fs, rd->file->node);
+        rd->req->reply->error(rd->req, -ESTALE);
+    }
     file_unref(rd->file);
     free(rd);
     fs_busy_end(fs);
@@ -94,7 +97,7 @@ static void on_read(struct cache_read *r, int error)
     if (error == 0) {
         req->reply->data(req, r->iov, r->n_iov);
         cache_read_release(r);
-    } else {
+    } else if (error != -ESTALE) {
         req->reply->error(req, error == -ECANCELED ? -EINTR : error);
     }
     loop_post(rd->fs->loop, &rd->msg, on_answered);

@@ -247,6 +247,35 @@ static void deleted_object_is_gone_after_estale(void **state)
     assert_int_equal(host_lookup(FS_ROOT, "a")->entry.attr.node, 0);
 }
 
+static uint64_t tried_again;
+static struct host_request *opened_again;
+
+static void open_again(void)
+{
+    opened_again = host_begin();
+    fs_ops()->open(world.fs, &opened_again->fs, tried_again, 0);
+}
+
+static void node_is_stale_before_its_reader_knows(void **state)
+{
+    struct host_request *r;
+    uint64_t handle;
+
+    world_put("a", LARGE, ETAG_1);
+    world_start();
+    tried_again = host_walk("a");
+    handle = opened(host_open(tried_again));
+    world_put("a", LARGE, ETAG_2);
+    r = host_begin();
+    r->failed = open_again;
+    fs_ops()->read(world.fs, &r->fs, handle, 50 << 20, 4096);
+    host_wait(r);
+    assert_error(r, -ESTALE);
+    host_wait(opened_again);
+    assert_error(opened_again, -ESTALE);
+    host_release(handle);
+}
+
 static void handle_stays_on_its_version(void **state)
 {
     uint64_t node, handle;
@@ -520,6 +549,7 @@ int main(void)
         TEST(with_direct_io_the_host_keeps_nothing),
         TEST(changed_object_is_opened_anew_after_estale),
         TEST(deleted_object_is_gone_after_estale),
+        TEST(node_is_stale_before_its_reader_knows),
         TEST(handle_stays_on_its_version),
         TEST(archived_object_is_an_error_at_open),
         TEST(refused_object_is_eacces_and_one_out_of_reach_is_eio),

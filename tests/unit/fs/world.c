@@ -98,7 +98,11 @@ static struct host_request *answered(struct fs_request *req, enum answer a)
 
 static void on_error(struct fs_request *req, int error)
 {
-    answered(req, ANSWER_ERROR)->error = error;
+    struct host_request *r = answered(req, ANSWER_ERROR);
+
+    r->error = error;
+    if (r->failed)
+        r->failed();
 }
 
 static void on_entry(struct fs_request *req, const struct fs_entry *e)

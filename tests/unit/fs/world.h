@@ -79,6 +79,7 @@ struct host_request {
     struct fs_request fs; // first
     enum answer answer;
     int error;
+    void (*failed)(void); // NULL, or called from within an answer that is an error
     struct fs_entry entry;
     struct fs_attr attr;
     uint64_t valid_ns;
