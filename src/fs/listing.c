@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/listing.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // Sorts behind every key below a directory, so that a listing that begins after it does not show
@@ -102,6 +103,7 @@ static void on_done(struct s3_list *op, int error, const char *continuation)
     struct listing *l = container_of(op, struct listing, op);
     struct fs *fs = l->fs;
     uint32_t first;
+    char *next;
 
     l->running = false;
     if (l->abandoned) {
@@ -109,8 +111,14 @@ static void on_done(struct s3_list *op, int error, const char *continuation)
         fs_busy_end(fs);
         return;
     }
+    if (error == 0 && continuation && l->continuation && !strcmp(l->continuation, continuation)) {
+        snprintf(op->error_text, sizeof(op->error_text),
+                 "the store sends the same page again and again");
+        error = -EIO;
+    }
+    next = error || !continuation ? NULL : xstrdup(continuation);
     free(l->continuation);
-    l->continuation = error || !continuation ? NULL : xstrdup(continuation);
+    l->continuation = next;
     if (error == 0) {
         first = l->into->page;
         snapshot_page_end(l->into);

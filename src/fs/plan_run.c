@@ -15,6 +15,7 @@ struct run_plan {
     struct plan *plan; // NULL once it has been freed
     unsigned refs;     // the owner, and what is in progress
     bool committed, stepping, again;
+    bool unlisted; // listing was refused or failed: names are asked for one by one
     uint64_t begun_ns;
     uint32_t entries, impossible; // impossible: paths that no key can have, not in entries
     struct list uses;
@@ -207,7 +208,7 @@ static void resolve(struct fetching *f)
     struct node_version v;
     uint32_t i;
 
-    if (!s && rp->entries > FEW_ENTRIES)
+    if (!s && rp->entries > FEW_ENTRIES && !rp->unlisted)
         s = dir_list(f->dir, rp->begun_ns);
     if (s)
         answer = snapshot_lookup(s, f->path + f->dir_len, f->len - f->dir_len, &i);
@@ -233,12 +234,12 @@ static void on_page(struct dir_waiter *w, int error)
 {
     struct fetching *f = container_of(w, struct fetching, page);
 
-    if (!f->rp->plan)
+    if (!f->rp->plan) {
         fetching_free(f);
-    else if (error)
-        missing(f);
-    else
-        resolve(f);
+        return;
+    }
+    f->rp->unlisted |= error != 0;
+    resolve(f);
 }
 
 static void start(struct run_plan *rp, const struct plan_action *act)

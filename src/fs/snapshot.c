@@ -203,6 +203,7 @@ void snapshot_complete(struct snapshot *s)
         for (uint32_t i = 0; i < s->n; i++)
             s->entries[i].flags &= (uint8_t)~SNAP_HIDDEN;
         sort_from(s, 0);
+        s->page = s->n; // some were there twice
         for (uint32_t i = 0; i < s->n; i++)
             if (s->entries[i].flags & SNAP_DIR)
                 hide_twin(s, i);

@@ -185,6 +185,18 @@ static void store_out_of_reach_makes_entries_missing_and_no_error(void **state)
     assert_int_equal(status().missing, 50);
 }
 
+static void plan_works_without_the_right_to_list(void **state)
+{
+    unsigned before = world.lists;
+
+    world.list_error = -EACCES;
+    plan_files(50);
+    assert_int_equal(status().missing, 0);
+    assert_int_equal(status().fetched, 50);
+    // one LIST beside each HEAD, and those of the directory now and then
+    assert_true(world.lists - before < 70);
+}
+
 static void object_larger_than_a_load_is_fetched_in_part(void **state)
 {
     plan_paths("d/vast", 7);
@@ -352,6 +364,7 @@ int main(void)
         TEST(empty_file_is_used_as_others_and_never_fetched),
         TEST(few_paths_wait_for_a_listing_that_is_under_way),
         TEST(store_out_of_reach_makes_entries_missing_and_no_error),
+        TEST(plan_works_without_the_right_to_list),
         TEST(object_larger_than_a_load_is_fetched_in_part),
         TEST(object_that_the_host_has_whole_is_not_fetched),
         TEST(file_that_was_opened_first_is_not_fetched_by_the_plan),

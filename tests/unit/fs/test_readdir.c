@@ -538,6 +538,20 @@ static void scattered_directories_are_not_listed_ahead(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
+static void store_that_sends_the_same_page_again_is_an_error_and_no_endless_loop(void **state)
+{
+    uint64_t handle;
+
+    put_many("f%05u", 3);
+    world_start();
+    handle = host_opendir(FS_ROOT);
+    world.page = 0;
+    assert_int_equal(host_readdir(handle, 0, false, 100)->error, -EIO);
+    world.page = 2;
+    assert_all_files(FS_ROOT, 100, 3);
+    host_releasedir(handle);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +580,7 @@ int main(void)
         TEST(walk_over_sibling_directories_is_listed_ahead),
         TEST(walk_with_hardly_any_memory_reads_every_name),
         TEST(scattered_directories_are_not_listed_ahead),
+        TEST(store_that_sends_the_same_page_again_is_an_error_and_no_endless_loop),
     };
 
     return cmocka_run_group_tests_name("fs/readdir", tests, NULL, NULL);
