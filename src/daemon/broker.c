@@ -27,7 +27,7 @@ static void write_all(int fd, const char *data, size_t len)
 
 static _Noreturn void child(const struct export_options *o, int pipe_fd)
 {
-    const struct credentials_config config = export_options_credentials(o);
+    struct credentials_config config = export_options_credentials(o);
     struct buf json = {0};
     char *error = NULL;
     sigset_t none;
@@ -37,6 +37,7 @@ static _Noreturn void child(const struct export_options *o, int pipe_fd)
         fcntl(PIPE_FD, F_SETFD, FD_CLOEXEC) < 0)
         _exit(1);
     setpgid(0, 0);
+    config.join_group = true;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_IGN);

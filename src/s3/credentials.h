@@ -41,6 +41,7 @@ struct credentials_config {
     const char *region; // for STS; NULL: from profile or environment
     const char *ca_file;
     uint64_t timeout_ns; // for each network step; 0: a default
+    bool join_group;     // credential_process runs in our process group, and ends with it
 };
 
 // Reads environment and files and runs credential_process, as the calling user. Fills out with

@@ -61,7 +61,7 @@ static int run_process(struct local *l, const char *profile)
 
     if (!command)
         return 0;
-    rc = process_run(command, PROCESS_TIMEOUT_NS, &out, &l->error);
+    rc = process_run(command, PROCESS_TIMEOUT_NS, l->config->join_group, &out, &l->error);
     if (rc == 0) {
         source = xasprintf("credential_process of profile %s", profile);
         c = credentials_from_document(CREDENTIALS_PROCESS, source, buf_str(&out), out.len,

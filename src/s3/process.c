@@ -88,12 +88,13 @@ struct process {
     int pidfd;
     int out, err; // our ends of its output
     uint64_t deadline_ns;
+    bool join_group;
     struct buf *stdout_text;
     struct buf stderr_text;
 };
 
-// A group of its own, so that what it started can be ended with it; signals as a fresh program
-// expects them, whatever this process has blocked or ignored.
+// A group of its own, unless it joins ours, so that what it started can be ended with it; signals
+// as a fresh program expects them, whatever this process has blocked or ignored.
 static int spawn(struct process *p, char **words, int out, int err)
 {
     posix_spawn_file_actions_t files;
@@ -113,8 +114,8 @@ static int spawn(struct process *p, char **words, int out, int err)
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &usual);
     posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                        POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setflags(&attr, (short)((p->join_group ? 0 : POSIX_SPAWN_SETPGROUP) |
+                                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
     rc = -posix_spawnp(&p->pid, words[0], &files, &attr, words, environ);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
@@ -199,7 +200,7 @@ static int run_started(struct process *p, const char *command, char **ret_error)
     p->pidfd = pidfd_open(p->pid, 0);
     rc = p->pidfd < 0 ? -errno : watch(p);
     if (rc < 0)
-        kill(-p->pid, SIGKILL);
+        kill(p->join_group ? p->pid : -p->pid, SIGKILL);
     while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (p->pidfd >= 0)
@@ -243,9 +244,12 @@ static int run_words(struct process *p, const char *command, char **words, char 
     return rc;
 }
 
-int process_run(const char *command, uint64_t timeout_ns, struct buf *out, char **ret_error)
+int process_run(const char *command, uint64_t timeout_ns, bool join_group, struct buf *out,
+                char **ret_error)
 {
-    struct process p = {.deadline_ns = clock_monotonic_ns() + timeout_ns, .stdout_text = out};
+    struct process p = {.deadline_ns = clock_monotonic_ns() + timeout_ns,
+                        .join_group = join_group,
+                        .stdout_text = out};
     char **words;
     int rc;
 

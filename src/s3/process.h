@@ -13,6 +13,8 @@ int process_words(const char *command, char ***ret);
 void process_words_free(char **words);
 
 // Runs command (no shell), its standard input empty, and adds what it writes to out. The process
-// and its group are killed when it takes longer than timeout_ns or writes too much. -errno, with
-// a sentence for people in *ret_error (caller frees), unless it exits with 0. Blocks.
-int process_run(const char *command, uint64_t timeout_ns, struct buf *out, char **ret_error);
+// and its group are killed when it takes longer than timeout_ns or writes too much. join_group: it
+// is put into our own group, which is somebody else's to kill; then it alone is killed here.
+// -errno, with a sentence for people in *ret_error (caller frees), unless it exits with 0. Blocks.
+int process_run(const char *command, uint64_t timeout_ns, bool join_group, struct buf *out,
+                char **ret_error);

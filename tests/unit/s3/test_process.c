@@ -56,8 +56,9 @@ static void output_comes_back_whole(void **state)
     struct buf out = {0};
     char *error;
 
-    assert_int_equal(
-        process_run("sh -c 'head -c 300000 /dev/zero; echo end'", 2 * NS_PER_S, &out, &error), 0);
+    assert_int_equal(process_run("sh -c 'head -c 300000 /dev/zero; echo end'", 2 * NS_PER_S, false,
+                                 &out, &error),
+                     0);
     assert_int_equal(out.len, 300004);
     assert_string_equal(out.data + 300000, "end\n");
     buf_free(&out);
@@ -68,7 +69,7 @@ static void assert_fails(const char *command, uint64_t timeout_ns, int expected,
     struct buf out = {0};
     char *error;
 
-    assert_int_equal(process_run(command, timeout_ns, &out, &error), expected);
+    assert_int_equal(process_run(command, timeout_ns, false, &out, &error), expected);
     assert_non_null(strstr(error, "credential_process"));
     assert_non_null(strstr(error, word));
     free(error);
@@ -133,7 +134,8 @@ static void what_a_process_leaves_running_is_not_waited_for(void **state)
     uint64_t start = clock_monotonic_ns();
     char *error;
 
-    assert_int_equal(process_run("sh -c 'sleep 3 & echo done'", 2 * NS_PER_S, &out, &error), 0);
+    assert_int_equal(process_run("sh -c 'sleep 3 & echo done'", 2 * NS_PER_S, false, &out, &error),
+                     0);
     assert_string_equal(buf_str(&out), "done\n");
     assert_true(clock_monotonic_ns() - start < NS_PER_S);
     buf_free(&out);
