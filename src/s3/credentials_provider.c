@@ -206,7 +206,8 @@ static void on_resolved(void *arg, const char *json, const char *error_text)
     struct credentials_provider *p = arg;
 
     if (p->closing || !json) {
-        end_fetch(p, NULL, -EACCES, error_text);
+        // who made us has had it done before: it may be done again in a moment
+        end_fetch(p, NULL, -ETIMEDOUT, error_text);
         return;
     }
     p->state = FETCHING;
