@@ -171,6 +171,18 @@ static int wait_until_ready(const struct cli_command *c, int pipe_fd)
     return rc;
 }
 
+// The daemon outlives its caller, whose pipes and locks it must not hold. Returns fd's new number.
+static int keep_only(int fd)
+{
+    int kept = STDERR_FILENO + 1;
+
+    if (fd != kept)
+        dup2(fd, kept);
+    fcntl(kept, F_SETFD, FD_CLOEXEC);
+    close_range((unsigned)kept + 1, ~0U, 0);
+    return kept;
+}
+
 // Takes o over. Returns in the daemon, too.
 static int mount_run(const struct cli_command *c, struct export_options *o, bool foreground)
 {
@@ -182,7 +194,7 @@ static int mount_run(const struct cli_command *c, struct export_options *o, bool
     fflush(NULL);
     pid = pipe2(fds, O_CLOEXEC) < 0 ? -1 : fork();
     if (pid == 0) {
-        close(fds[0]);
+        fds[1] = keep_only(fds[1]);
         setsid();
         if (chdir("/") < 0)
             log_warning("mount", "/: %s", strerror(errno));

@@ -42,6 +42,7 @@ void lasting_close(struct lasting *l)
     close_fd(&l->nodes_fd);
     close_fd(&l->handles_fd);
     close_fd(&l->ca_fd);
+    close_fd(&l->profile_fd);
 }
 
 // --- memory ---
@@ -66,10 +67,16 @@ static int make_options(const struct export_options *o)
 
 int lasting_set_options(struct lasting *l, const struct export_options *o)
 {
-    int fd = make_options(o);
+    int fd;
 
-    if (fd < 0)
-        return -errno;
+    if (l->options_fd < 0)
+        return 0; // lasting_make comes yet
+    fd = make_options(o);
+    // the profile may be another one
+    if (fd < 0 || ftruncate(l->profile_fd, 0) < 0) {
+        close_fd(&fd);
+        return -EIO;
+    }
     close_fd(&l->options_fd);
     l->options_fd = fd;
     return 0;
@@ -177,7 +184,9 @@ int lasting_make(struct lasting *l, const struct export_options *o, char **ret_e
     l->slots_fd = make_memfd("os2g-slots", devfuse_slots_size());
     l->nodes_fd = make_memfd("os2g-nodes", 0);
     l->handles_fd = make_memfd("os2g-handles", 0);
-    if (l->options_fd < 0 || l->slots_fd < 0 || l->nodes_fd < 0 || l->handles_fd < 0) {
+    l->profile_fd = make_memfd("os2g-profile", 0);
+    if (l->options_fd < 0 || l->slots_fd < 0 || l->nodes_fd < 0 || l->handles_fd < 0 ||
+        l->profile_fd < 0) {
         *ret_error = xasprintf("memory for the state of the mount: %s", strerror(errno));
         return -ENOMEM;
     }

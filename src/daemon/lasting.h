@@ -8,6 +8,7 @@
 struct lasting {
     int options_fd, slots_fd, nodes_fd, handles_fd; // memfds
     int ca_fd;                                      // memfd: the trusted authorities, or -1
+    int profile_fd;                                 // memfd: what workers know of the profile
     int control_fd;                                 // listens at control_path
     char *control_path;
 };
@@ -18,6 +19,7 @@ struct lasting {
                       .nodes_fd = -1,                                                              \
                       .handles_fd = -1,                                                            \
                       .ca_fd = -1,                                                                 \
+                      .profile_fd = -1,                                                            \
                       .control_fd = -1})
 
 // New ones, for a new mount. 0, or -errno with a sentence; l is to be closed in any case.

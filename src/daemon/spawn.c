@@ -79,9 +79,17 @@ static _Noreturn void child(const struct program *p, char *const argv[], const i
         if (fds[i] >= 0 && moved[i] < 0)
             _exit(127);
     }
-    for (size_t i = 0; i < n_fds; i++)
-        if (moved[i] >= 0 && dup2(moved[i], FIRST_FD + (int)i) < 0)
+    for (size_t i = 0; i < n_fds; i++) {
+        int fd = FIRST_FD + (int)i;
+
+        if (moved[i] < 0)
+            close(fd); // it may be ours
+        else if (dup2(moved[i], fd) < 0)
             _exit(127);
+    }
+    // what whoever started us left open is nobody's business
+    if (close_range((unsigned)above, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+        _exit(127);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execveat(exe, "", argv, environ, AT_EMPTY_PATH);

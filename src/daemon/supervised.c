@@ -16,15 +16,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HASTY_NS        (10 * NS_PER_S) // a death so soon after it served is a bad sign
-#define HASTY_FREE      24              // so many of those are answered at once
-#define HASTY_MAX       120             // then a pause after each; after so many we give up
-#define BARREN_FREE     2
-#define BARREN_MAX      8
-#define PAUSE_MIN_NS    (50 * NS_PER_MS)
-#define PAUSE_MAX_NS    NS_PER_S
-#define STOP_NS         (5 * NS_PER_S) // for open files after a lazy unmount
-#define HELPER_S        5
+#define HASTY_NS     (10 * NS_PER_S) // a death so soon after it served is a bad sign
+#define HASTY_FREE   24              // so many of those are answered at once
+#define HASTY_MAX    120             // then a pause after each; after so many we give up
+#define BARREN_FREE  2
+#define BARREN_MAX   8
+#define PAUSE_MIN_NS (50 * NS_PER_MS)
+#define PAUSE_MAX_NS NS_PER_S
+#define STOP_NS      (5 * NS_PER_S) // for open files after a lazy unmount
+#define HELPER_S     5
 // Four requests at a time: with one, readers wait for each (bench/NOTES.md).
 #define MOUNT_READAHEAD (4 * MIB)
 
@@ -35,15 +35,22 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+// What it looks for is for a worker that is no more; the next one asks for itself.
+static void drop_broker(struct supervised *s)
+{
+    if (s->broker > 0)
+        kill(-s->broker, SIGKILL);
+    s->broker = 0; // reaped by the supervisor as nobody's
+}
+
 static void end(struct supervised *s, enum supervised_state state)
 {
     if (s->worker > 0)
         kill(s->worker, SIGKILL);
-    if (s->broker > 0)
-        kill(-s->broker, SIGKILL);
     if (s->helper > 0)
         kill(s->helper, SIGKILL);
-    s->worker = s->broker = s->helper = 0; // reaped by the supervisor as nobody's
+    s->worker = s->helper = 0; // as the broker
+    drop_broker(s);
     close_fd(&s->channel);
     close_fd(&s->fuse_fd);
     lasting_close(&s->lasting);
@@ -176,7 +183,7 @@ static int start_worker(struct supervised *s)
     {
         // in the order of worker.h
         const int fds[] = {pair[1],       l->options_fd, l->slots_fd, l->nodes_fd,
-                           l->handles_fd, l->control_fd, l->ca_fd};
+                           l->handles_fd, l->control_fd, l->ca_fd,    l->profile_fd};
 
         _Static_assert(ARRAY_LEN(fds) == WORKER_FDS_END - WORKER_FD_CHANNEL, "as in worker.h");
         s->worker = spawn(s->program, argv, fds, ARRAY_LEN(fds));
@@ -252,6 +259,7 @@ static void worker_died(struct supervised *s, int status)
 
     s->worker = 0;
     close_fd(&s->channel);
+    drop_broker(s);
     switch (s->state) {
     case SUPERVISED_PREPARING:
         fail(s, WIFSIGNALED(status) ? xasprintf("the worker was ended by signal %d (%s)",

@@ -10,6 +10,7 @@
 #include "daemon/resolver.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,20 +99,57 @@ static void probe(struct worker *w)
     s3_probe_start(w->probe_client, &w->probe);
 }
 
+// --- the profile's settings ---
+
+#define PROFILE_MAX (64 * KIB)
+
+// Endpoint, region and the like, for workers to come: one that takes over while no credentials are
+// to be had must not ask another store. json: of the broker; its keys are left out.
+static void profile_keep(const char *json)
+{
+    json_t *root = json_loads(json, 0, NULL);
+    json_t *kept = json_pack("{s:O?}", "settings", json_object_get(root, "settings"));
+    char *text = json_dumps(kept, JSON_COMPACT);
+
+    if (!text || ftruncate(WORKER_FD_PROFILE, 0) < 0 ||
+        pwrite(WORKER_FD_PROFILE, text, strlen(text), 0) != (ssize_t)strlen(text))
+        log_warning("daemon", "the profile's settings cannot be kept for the next worker");
+    free(text);
+    json_decref(kept);
+    json_decref(root);
+}
+
+// NULL: none were learned.
+static char *profile_kept(void)
+{
+    char *text = xcalloc(1, PROFILE_MAX + 1);
+
+    if (pread(WORKER_FD_PROFILE, text, PROFILE_MAX, 0) > 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 static void on_local(void *arg, const char *json, const char *error_text)
 {
     struct worker *w = arg;
     bool resumed = w->fuse_fd >= 0;
-    char *error = NULL;
+    char *error = NULL, *kept = NULL;
     int rc;
 
     // programs are reading: the provider goes on asking while they wait
     if (!json && !resumed)
         fail(error_text);
-    if (json)
+    if (json) {
         resolver_keep(&w->resolver, json);
-    rc = export_build(&w->export, w->loop, &w->options, &w->resolver.base, json, WORKER_FD_NODES,
-                      WORKER_FD_HANDLES, &error);
+        profile_keep(json);
+    } else {
+        log_warning("daemon", "no credentials for now: %s", error_text);
+        kept = profile_kept();
+    }
+    rc = export_build(&w->export, w->loop, &w->options, &w->resolver.base, json ? json : kept,
+                      WORKER_FD_NODES, WORKER_FD_HANDLES, &error);
+    free(kept);
     if (rc < 0)
         fail(error ? error : strerror(-rc));
     w->built = true;

@@ -122,6 +122,28 @@ def test_keys_that_the_store_ends_early_are_fetched_anew(server, mount, tmp_path
     assert reader.trouble is None
 
 
+def test_a_worker_that_takes_over_while_no_keys_are_to_be_had_stays_with_its_store(server, mount,
+                                                                                   tmp_path):
+    s = start(server, lifetime_s=3600)
+    env = environment("process", s, tmp_path)
+    with open(tmp_path / "config", "a", encoding="utf-8") as config:
+        config.write(f"endpoint_url = {s.url}\nregion = eu-test-1\n")
+    m = mount("bench", env=env)
+    reader = Reader(m.path / "one.bin")
+    mounts.wait_until(lambda: reader.reads > 5 or reader.trouble)
+    program = tmp_path / "get keys"
+    works = program.read_text()
+    program.write_text("#!/bin/sh\nexit 1\n")
+    old = m.kill_worker()
+    mounts.wait_until(lambda: m.child_pid() not in (None, old))
+    assert m.status()["endpoint"] == s.url
+    program.write_text(works)
+    before = reader.reads
+    mounts.wait_until(lambda: reader.reads > before + 5 or reader.trouble)
+    reader.end()
+    assert reader.trouble is None
+
+
 def refused(mount, s, env):
     with pytest.raises(subprocess.CalledProcessError) as error:
         mount("bench", server=s, env=env)

@@ -43,6 +43,29 @@ def fuse_processes():
 
 # --- what is shown ---
 
+def test_the_daemon_holds_nothing_that_its_caller_had_open(server, tmp_path):
+    s = server("--synthetic", "bench: one.bin 1M")
+    place = tmp_path / "place"
+    place.mkdir()
+    with open(tmp_path / "lock", "w", encoding="utf-8") as lock:
+        # the numbers of a worker's own descriptors among them
+        taken = [os.dup2(lock.fileno(), n) for n in range(60, 64)]
+        for n in taken:
+            os.set_inheritable(n, True)
+        subprocess.run([str(mounts.PROGRAM), "mount", "--endpoint-url", s.url, "s3://bench",
+                        str(place)], env=mounts.environment(), check=True, timeout=60,
+                       close_fds=False)
+        for n in taken:
+            os.close(n)
+    try:
+        status = mounts.status_of(place)["worker"]
+        for pid in status["pid"], status["supervisor_pid"]:
+            held = [os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")]
+            assert not [name for name in held if name.endswith("/lock")]
+    finally:
+        subprocess.run([str(mounts.PROGRAM), "umount", str(place)], check=True, timeout=60)
+
+
 def test_a_bucket_is_a_directory_of_files(server, mount):
     m = mount("bench", server=server("--synthetic", SPEC))
     assert sorted(os.listdir(m.path)) == ["big", "small", "top.txt"]

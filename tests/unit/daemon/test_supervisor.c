@@ -85,6 +85,16 @@ static int fake_worker(const char *what)
     if (!strcmp(what, "barren") && m.number > 0)
         raise(SIGKILL);
     say(CHANNEL_SERVING, NULL);
+    if (!strcmp(what, "resolve")) {
+        bool first = m.number == 0;
+
+        say(CHANNEL_RESOLVE, NULL);
+        wait_for_supervisor(&m, &fd);
+        if (m.kind != CHANNEL_CREDENTIALS || fd < 0)
+            return 3;
+        if (first)
+            raise(SIGKILL);
+    }
     if (!strcmp(what, "barren"))
         raise(SIGKILL);
     if (sscanf(what, "die %u", &until) == 1 && m.number < until)
@@ -210,6 +220,47 @@ static void a_mount_in_use_is_detached(void **state)
     assert_int_equal(lazy_unmounts, 1);
 }
 
+// Whether none of the processes whose numbers are in the file is left, after a moment.
+static bool ends_soon(const char *pids)
+{
+    for (int i = 0; i < 500; i++) {
+        FILE *f = fopen(pids, "re");
+        int pid, left = 0;
+
+        assert_non_null(f);
+        while (fscanf(f, "%d", &pid) == 1)
+            left += kill(pid, 0) == 0;
+        fclose(f);
+        if (!left)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+// The program that tells the keys hangs, and goes on doing so while the worker dies.
+static void the_next_worker_is_not_kept_from_asking_for_credentials(void **state)
+{
+    char path[] = "/tmp/os2g-test-XXXXXX", pids[] = "/tmp/os2g-test-XXXXXX";
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    close(mkstemp(pids));
+    dprintf(fd, "[default]\ncredential_process = /bin/sh -c 'echo $$ >> %s; exec sleep 30'\n",
+            pids);
+    close(fd);
+    setenv("AWS_CONFIG_FILE", path, 1);
+    setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
+    unsetenv("AWS_ACCESS_KEY_ID");
+    assert_int_equal(run("resolve"), 0);
+    assert_int_equal(seen.mounted, 1);
+    assert_true(ends_soon(pids));
+    unsetenv("AWS_CONFIG_FILE");
+    unsetenv("AWS_SHARED_CREDENTIALS_FILE");
+    unlink(path);
+    unlink(pids);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, set_up)
 
 int main(int argc, char **argv)
@@ -220,6 +271,7 @@ int main(int argc, char **argv)
         TEST(a_worker_that_dies_before_it_is_ready_fails_the_mount),
         TEST(the_next_worker_takes_over_the_same_mount),
         TEST(workers_that_never_serve_again_end_the_mount),
+        TEST(the_next_worker_is_not_kept_from_asking_for_credentials),
         TEST(a_signal_unmounts_and_waits_for_the_kernel),
         TEST(a_mount_in_use_is_detached),
     };
