@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/session.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define FIRST_TIMEOUT_NS (5 * NS_PER_S)
 
 struct opening {
     struct session *session;
@@ -56,6 +60,9 @@ int session_open(struct session *s, struct export_options *o, char **ret_error)
     *s = (struct session){0};
     credentials = export_options_credentials(o);
     rc = credentials_local_resolve(&credentials, &json, ret_error);
+    // Somebody is waiting at a prompt: a store that is not there is reported soon.
+    if (!o->s3.retry_timeout_ns)
+        o->s3.first_timeout_ns = FIRST_TIMEOUT_NS;
     if (rc == 0)
         rc = s3_settings_complete(&o->s3, json.data, ret_error);
     buf_free(&json);

@@ -33,6 +33,8 @@ struct http_client_stats {
 
 // Whether a file of trusted authorities is one: 0, or -errno and a sentence.
 int http_ca_file_check(const char *path, char **ret_error);
+// Whether it is a proxy's URL, the same way.
+int http_proxy_check(const char *url, char **ret_error);
 
 // Strings of config are copied. 0; -EINVAL when ca_file holds no certificate; -errno.
 int http_client_new(struct http_client **ret, struct loop *l, const struct http_client_config *c);

@@ -282,6 +282,19 @@ int http_ca_file_check(const char *path, char **ret_error)
     return rc;
 }
 
+int http_proxy_check(const char *url, char **ret_error)
+{
+    CURLU *u = curl_url();
+    int rc = 0;
+
+    if (u && *url && curl_url_set(u, CURLUPART_URL, url, CURLU_GUESS_SCHEME) != CURLUE_OK) {
+        rc = -EINVAL;
+        *ret_error = xasprintf("the proxy \"%s\" is not a URL: write http://HOST:PORT", url);
+    }
+    curl_url_cleanup(u);
+    return rc;
+}
+
 static int load_trust(struct http_link_env *env, const char *ca_file)
 {
     X509_STORE *trust = X509_STORE_new();

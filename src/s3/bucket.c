@@ -32,6 +32,8 @@ int s3_bucket_new(struct s3_bucket **ret, const struct s3_settings *s,
     struct s3_bucket *b;
     int rc = s->ca_file ? http_ca_file_check(s->ca_file, ret_error) : 0;
 
+    if (rc == 0 && s->proxy)
+        rc = http_proxy_check(s->proxy, ret_error);
     if (rc == 0)
         rc = s3_endpoint_build(s, NULL, &t->endpoint, ret_error);
     if (rc < 0) {

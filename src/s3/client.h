@@ -40,6 +40,7 @@ struct s3_client {
     struct credentials *refused; // by the store, the last time
     uint64_t refused_ns;
     uint64_t denied_logged_ns;
+    bool answered; // by somebody, once
     bool dispatching;
     bool freed; // once the waiter's message has come
 };

@@ -20,7 +20,8 @@ enum s3_class {
 // code, errno, class, advice ("" where the code says it all)
 #define S3_ERROR_TABLE(X)                                                                          \
     X(AccessDenied, EACCES, FATAL,                                                                 \
-      "these credentials may not do this; check the policies of user and bucket")                  \
+      "these credentials may not do this; check the policies of user and bucket, and whether "     \
+      "its requester pays (--requester-pays)")                                                     \
     X(AccountProblem, EACCES, FATAL, "there is a problem with the account; ask the provider")      \
     X(AllAccessDisabled, EACCES, FATAL, "the owner has disabled all access to it")                 \
     X(AuthorizationHeaderMalformed, EACCES, PLACE, "check the region")                             \

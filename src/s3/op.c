@@ -17,6 +17,14 @@ static void on_timer(struct loop_timer *t)
     op->attempt(op);
 }
 
+static uint64_t default_timeout(const struct s3_client *c)
+{
+    const struct s3_settings *s = s3_bucket_settings(c->bucket);
+
+    return c->answered || !s->first_timeout_ns ? s->retry_timeout_ns
+                                               : MIN(s->first_timeout_ns, s->retry_timeout_ns);
+}
+
 void s3_op_init(struct s3_op *op, struct s3_client *c, enum s3_kind kind, uint64_t retry_timeout_ns,
                 void (*attempt)(struct s3_op *op), void (*finish)(struct s3_op *op, int error))
 {
@@ -24,8 +32,7 @@ void s3_op_init(struct s3_op *op, struct s3_client *c, enum s3_kind kind, uint64
     op->kind = kind;
     op->attempt = attempt;
     op->finish = finish;
-    retry_init(&op->retry, retry_timeout_ns ? retry_timeout_ns
-                                            : s3_bucket_settings(c->bucket)->retry_timeout_ns);
+    retry_init(&op->retry, retry_timeout_ns ? retry_timeout_ns : default_timeout(c));
     loop_timer_init(&op->timer, c->loop, on_timer);
 }
 
@@ -54,6 +61,8 @@ void s3_op_settle(struct s3_op *op, struct s3_request *r, struct s3_outcome o)
     struct s3_client *c = op->client;
     uint64_t now, since, wait;
 
+    if (r->status || o.class == S3_OK)
+        c->answered = true;
     if (op->cancelled || o.class == S3_OK) {
         op->finish(op, op->cancelled ? -ECANCELED : 0);
         return;

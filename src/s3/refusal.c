@@ -121,6 +121,10 @@ struct s3_outcome s3_refusal_read(struct s3_request *r)
 
     s3_xml_error_parse(f->body, f->len, &doc);
     e = s3_error_find(doc.code, r->status);
+    // A listing never misses an object: whoever said so is no store, or not this bucket's. To take
+    // it for an empty directory would hide files.
+    if (r->kind == S3_LIST && e->error == ENOENT)
+        e = s3_error_find("", 0);
     o = (struct s3_outcome){e->class, -e->error};
     // an answer to HEAD has no code to tell a wrong clock by, but a date
     skew = f->date_s ? f->date_s - clock_wall_s() - r->clock_offset_s : 0;

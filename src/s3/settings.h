@@ -23,6 +23,7 @@ struct s3_settings {
     char *access_key, *secret_key, *session_token, *passwd_file; // explicit credentials, or NULL
 
     uint64_t retry_timeout_ns;   // without progress; 0: 60 s
+    uint64_t first_timeout_ns;   // of a client that nobody has answered yet; 0: the same
     unsigned max_connections;    // over all loops; 0: 64
     uint64_t max_bytes_per_s;    // 0: no limit
     unsigned max_requests_per_s; // 0: no limit

@@ -2,15 +2,18 @@
 """Commands that are given what they should not be, or lose what they stand on: nothing else is
 harmed, and what they say helps."""
 
+import errno
 import os
 import pathlib
 import signal
 import stat
 import subprocess
+import time
 
 import pytest
 
 import mounts
+import s3d
 import synthetic
 
 SPEC = "bench: f%03d 5000 x 100; big 30M"
@@ -97,6 +100,37 @@ def test_what_the_system_needs_is_not_mounted_over(bench, place):
     text = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8")
     assert not [line for line in text.splitlines()
                 if "fuse.os2g" in line and line.split()[4] == os.path.realpath(place)], before
+
+
+@pytest.mark.parametrize("proxy", ["garbage::", "http://", "http://x:99999"])
+def test_a_proxy_that_is_none_is_told_at_once(bench, proxy):
+    begun = time.monotonic()
+    code, _, err = run("ls", *bench.where, "--proxy", proxy, "s3://bench")
+    assert code == 1 and f'"{proxy}"' in err and time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("command", ["ls", "cat"])
+def test_a_store_that_is_not_there_is_reported_soon(command):
+    begun = time.monotonic()
+    code, _, err = run(command, "--endpoint-url", f"http://127.0.0.1:{s3d.free_port()}",
+                       "s3://bench/f000")
+    assert code == 1 and "connect" in err and time.monotonic() - begun < 10
+
+
+def test_a_listing_that_is_not_found_hides_no_files(bench, mount):
+    m = mount("bench", server=bench, metadata_ttl="minimal")
+    bench.faults("LIST * always status 404 NoSuchKey\nHEAD * always status 404")
+    for name in ("f000", "nope"):
+        with pytest.raises(OSError) as error:
+            os.stat(m.path / name)
+        assert error.value.errno == errno.EIO
+    with pytest.raises(OSError) as error:
+        os.listdir(m.path)
+    assert error.value.errno == errno.EIO
+    code, _, err = run("ls", *bench.where, "s3://bench")
+    assert code == 1 and "is this an S3 store?" in err
+    bench.faults("")
+    assert (m.path / "f000").read_bytes() == good("f000")
 
 
 @pytest.mark.parametrize("command", ["mount", "ls"])
