@@ -35,8 +35,11 @@ static struct s3_target *at_origin(const struct s3_target *from, const char *ori
     }
     if (from->endpoint.tls && !u.tls)
         return NULL;
-    t = xmemdup(from, sizeof(*from));
+    // member by member: other loops may be counting from's references
+    t = xcalloc(1, sizeof(*t));
     atomic_init(&t->refs, 1);
+    t->endpoint = from->endpoint;
+    memcpy(t->region, from->region, sizeof(t->region));
     t->endpoint.tls = u.tls;
     t->endpoint.port = u.port;
     memcpy(t->endpoint.host, u.host, sizeof(t->endpoint.host));
