@@ -247,7 +247,8 @@ static void late_small_gets_are_sent_twice_but_few(void **state)
     hedges = s3_fixture_stat(&fixture, hedges);
     assert_in_range(hedges, 5, 3000 * 2 / 100);
     assert_in_range(s3_fixture_stat(&fixture, hedges_won), 1, hedges);
-    assert_int_equal(requests(), 3000 + hedges);
+    // the first answer may come while the hedge waits for a connection
+    assert_in_range(requests(), 3000 + s3_fixture_stat(&fixture, hedges_won), 3000 + hedges);
     assert_true(clock_monotonic_ns() - begun < TEST_SLOWED_DOWN * 10 * NS_PER_S);
     are_right(g, 3000, KIB);
 }

@@ -231,14 +231,19 @@ def test_instance_metadata_gives_keys_to_who_has_a_token(server):
     roles = one.url + "/latest/meta-data/iam/security-credentials/"
     assert fetch(roles)[0] == 401
     assert fetch(one.url + "/latest/api/token", "PUT")[0] == 400
-    got, token = fetch(one.url + "/latest/api/token", "PUT",
-                       {"X-aws-ec2-metadata-token-ttl-seconds": "1"})
-    header = {"X-aws-ec2-metadata-token": token}
-    assert got == 200
+
+    def header_for(seconds):
+        got, token = fetch(one.url + "/latest/api/token", "PUT",
+                           {"X-aws-ec2-metadata-token-ttl-seconds": seconds})
+        assert got == 200
+        return {"X-aws-ec2-metadata-token": token}
+
+    header = header_for("600")
     assert fetch(roles, headers=header) == (200, "node-role")
     assert fetch(roles + "other", headers=header)[0] == 404
     works(one, json.loads(fetch(roles + "node-role", headers=header)[1]), "Token")
-    assert fetch(roles, headers={"X-aws-ec2-metadata-token": token + "1"})[0] == 401
+    assert fetch(roles, headers={k: v + "1" for k, v in header.items()})[0] == 401
+    header = header_for("1")
     time.sleep(2.1)
     assert fetch(roles, headers=header)[0] == 401
 
