@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/metrics.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "daemon/control_client.h"
@@ -139,6 +140,7 @@ static const char *read_request(int fd)
 {
     static char head_bytes[HEAD_MAX + 1];
     static struct http_head head;
+    uint64_t end_ns = clock_monotonic_ns() + PEER_TIME_S * NS_PER_S;
     size_t len = 0;
 
     for (;;) {
@@ -146,7 +148,8 @@ static const char *read_request(int fd)
 
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
+        // the socket's limit is on each piece: a peer must not go on byte by byte
+        if (n <= 0 || clock_monotonic_ns() > end_ns)
             return NULL;
         len += (size_t)n;
         n = http_head_parse(&head, HTTP_REQUEST, head_bytes, len);

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 
@@ -179,6 +180,29 @@ def test_prometheus_finds_every_export(server, daemon, tmp_path):
     with pytest.raises(urllib.error.HTTPError) as error:
         scrape(port, "/")
     assert error.value.code == 404
+
+
+def test_a_peer_that_sends_byte_by_byte_does_not_hold_up_the_next_one(server, daemon, tmp_path):
+    s, port = server("--synthetic", SPEC), s3d.free_port()
+    d = daemon(f"[daemon]\nmetrics = 127.0.0.1:{port}\n" + export("e", "one", tmp_path / "m", s))
+    d.heard("READY=1")
+    with socket.create_connection(("127.0.0.1", port)) as slow:
+        ended = threading.Event()
+
+        def trickle():
+            while not ended.wait(0.3):
+                try:
+                    slow.send(b"G")
+                except OSError:
+                    return
+
+        sender = threading.Thread(target=trickle)
+        sender.start()
+        try:
+            assert "os2g_up" in scrape(port)[1]
+        finally:
+            ended.set()
+            sender.join()
 
 
 def test_metrics_are_given_by_a_process_without_rights(server, daemon, tmp_path):
