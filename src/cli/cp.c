@@ -16,7 +16,8 @@
 
 struct target {
     char *path;      // final name
-    char *temporary; // while it is written; NULL: path itself is
+    char *temporary; // a name while it has not got that; NULL: none
+    bool in_place;   // path itself is written to
     int fd;
     int64_t mtime_s;
     struct fetch_object *object;
@@ -29,6 +30,7 @@ struct cp {
     size_t skip_len; // of the keys, cut off for the names below directory
     const char *directory;
     bool recursive, quiet, no_clobber;
+    bool full; // there is no room for more
     uint64_t jobs;
     uint64_t copied, skipped, failed, bytes;
     struct progress progress;
@@ -135,7 +137,32 @@ static int open_device(struct target *t, const struct stat *st)
 {
     if (S_ISFIFO(st->st_mode) || S_ISSOCK(st->st_mode))
         return -ESPIPE;
+    t->in_place = true;
     t->fd = open(t->path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    return t->fd < 0 ? -errno : 0;
+}
+
+static void set_temporary(struct target *t, const struct cp *cp)
+{
+    const char *slash = strrchr(t->path, '/');
+
+    t->temporary = xasprintf("%.*s.os2g-%d-%zu", slash ? (int)(slash + 1 - t->path) : 0, t->path,
+                             getpid(), (size_t)(t - cp->targets));
+}
+
+// A file without a name is gone with us, however we end. Not every file system has them.
+static int open_file(struct target *t, const struct cp *cp)
+{
+    const char *slash = strrchr(t->path, '/');
+    char *directory = slash ? xasprintf("%.*s", (int)(slash + 1 - t->path), t->path) : xstrdup(".");
+
+    if (access("/proc/self/fd", X_OK) == 0)
+        t->fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    free(directory);
+    if (t->fd >= 0)
+        return 0;
+    set_temporary(t, cp);
+    t->fd = open(t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     return t->fd < 0 ? -errno : 0;
 }
 
@@ -143,9 +170,12 @@ static int open_target(void *arg, struct fetch_object *o)
 {
     struct cp *cp = arg;
     struct target *t = o->user;
-    int rc = make_parents(t->path);
     struct stat st;
+    int rc;
 
+    if (cp->full)
+        return -ENOSPC;
+    rc = make_parents(t->path);
     if (rc < 0)
         return rc;
     if (cp->no_clobber && access(t->path, F_OK) == 0)
@@ -153,10 +183,9 @@ static int open_target(void *arg, struct fetch_object *o)
     if (stat(t->path, &st) == 0 && !S_ISREG(st.st_mode))
         return open_device(t, &st);
     follow_link(t);
-    t->temporary = xasprintf("%s.os2g-%d", t->path, getpid());
-    t->fd = open(t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (t->fd < 0)
-        return -errno;
+    rc = open_file(t, cp);
+    if (rc < 0)
+        return rc;
     // space now rather than ENOSPC at the end; not every file system can
     if (o->size && posix_fallocate(t->fd, 0, (off_t)o->size) == ENOSPC)
         return -ENOSPC;
@@ -183,13 +212,28 @@ static int write_target(void *arg, struct fetch_object *o, uint64_t offset, cons
     return 0;
 }
 
-static int finish_target(struct target *t)
+static int give_name(struct target *t, const struct cp *cp)
+{
+    char from[32];
+
+    snprintf(from, sizeof(from), "/proc/self/fd/%d", t->fd);
+    if (linkat(AT_FDCWD, from, AT_FDCWD, t->path, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return -errno;
+    set_temporary(t, cp);
+    return linkat(AT_FDCWD, from, AT_FDCWD, t->temporary, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static int finish_target(struct target *t, const struct cp *cp)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)t->mtime_s}};
     int rc = 0;
 
-    if (t->temporary && futimens(t->fd, times) < 0)
+    if (!t->in_place && futimens(t->fd, times) < 0)
         rc = -errno;
+    if (rc == 0 && !t->in_place && !t->temporary)
+        rc = give_name(t, cp);
     // a network file system tells of a failed write here at the latest
     if (close(t->fd) < 0)
         rc = -errno;
@@ -199,21 +243,33 @@ static int finish_target(struct target *t)
     return rc;
 }
 
+// A full disk is told once: all that follows would say the same.
+static void complain_of_object(struct cp *cp, const struct fetch_object *o, int error,
+                               const char *text)
+{
+    bool full = error == -ENOSPC || error == -EDQUOT;
+
+    if (full && cp->full)
+        return;
+    cp->full = cp->full || full;
+    progress_finish(&cp->progress);
+    complain(o->key, *text              ? text
+                     : error == -ESPIPE ? "to a pipe: use os2g cat"
+                                        : strerror(-error));
+}
+
 static void end_target(void *arg, struct fetch_object *o, int error, const char *text)
 {
     struct cp *cp = arg;
     struct target *t = o->user;
 
     if (!error)
-        error = finish_target(t);
+        error = finish_target(t, cp);
     if (error == -EEXIST && cp->no_clobber) {
         cp->skipped++;
     } else if (error) {
         cp->failed++;
-        progress_finish(&cp->progress);
-        complain(o->key, *text              ? text
-                         : error == -ESPIPE ? "to a pipe: use os2g cat"
-                                            : strerror(-error));
+        complain_of_object(cp, o, error, text);
     } else {
         cp->copied++;
     }

@@ -73,6 +73,44 @@ def test_cp_says_where_it_does_not_copy_to(bench, tmp_path, to, word):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_cp_leaves_nothing_half_done_behind(server, tmp_path, number):
+    slow = server("--synthetic", SPEC, "--bandwidth", 1 << 20)
+    process = start("cp", "-r", "--endpoint-url", slow.url, "s3://bench", tmp_path)
+    mounts.wait_until(lambda: os.listdir(tmp_path))
+    process.send_signal(number)
+    process.wait(timeout=10)
+    for name in os.listdir(tmp_path):
+        data = (tmp_path / name).read_bytes()
+        assert len(data) in (5000, 30 << 20) and data == good(name, len(data))
+
+
+def test_cp_tells_of_a_full_disk_once(bench, tmp_path):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", tmp_path],
+                      check=False).returncode:
+        pytest.skip("not allowed to mount a tmpfs")
+    try:
+        code, out, err = run("cp", "-r", *bench.where, "s3://bench", tmp_path)
+        assert code == 1 and err.count("No space left") == 1, err
+        copied, failed = int(out.split()[0]), int(out.split()[4])
+        names = os.listdir(tmp_path)
+        assert copied + failed == 101 and len(names) == copied
+        assert all((tmp_path / name).read_bytes() == good(name) for name in names)
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_cp_copies_to_the_longest_names_and_over_what_is_there(server, tmp_path):
+    one = server("--bucket", "long")
+    one.client().put_object(Bucket="long", Key="n" * 255, Body=b"new")
+    for before in (None, b"old"):
+        if before:
+            (tmp_path / ("n" * 255)).write_bytes(before)
+        assert run("cp", "--endpoint-url", one.url, "s3://long/" + "n" * 255, tmp_path)[0] == 0
+        assert os.listdir(tmp_path) == ["n" * 255]
+        assert (tmp_path / ("n" * 255)).read_bytes() == b"new"
+
+
 # --- output that cannot be written ---
 
 @pytest.mark.parametrize("words", [("ls", "s3://bench"), ("cat", "s3://bench/big")])
