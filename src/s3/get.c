@@ -293,7 +293,7 @@ static void settle(struct get_op *g)
         o.error = -ESTALE;
     }
     // two halves that nothing shows to be of one version are not put together
-    if (o.class != S3_OK && g->user->landed && !*g->etag)
+    if (o.class != S3_OK && g->user->landed && (!g->etag || !*g->etag))
         o.class = S3_FATAL;
     s3_op_settle(&g->op, r, o);
 }
