@@ -100,7 +100,7 @@ static void take_head(struct work *w, struct conn *c, char *end)
     size_t early = (size_t)(c->head + c->head_len - end);
 
     errno = 0;
-    if (strncmp(c->head, "HTTP/1.1 20", 11) || !length)
+    if (strncmp(c->head, "HTTP/1.1 20", 11) != 0 || !length)
         raw_die(c->head);
     c->body_left = strtoull(length + strlen("\r\nContent-Length:"), NULL, 10);
     if (early > c->body_left)
@@ -191,12 +191,15 @@ static double cpu_seconds(void)
 static struct sockaddr_in parse_address(const char *text)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET};
-    char ip[64];
-    unsigned port;
+    const char *colon = strchr(text, ':');
+    char ip[INET_ADDRSTRLEN];
+    uint64_t port = 0;
 
     errno = EINVAL;
-    if (sscanf(text, "%63[^:]:%u", ip, &port) != 2 || port > 65535 ||
-        inet_pton(AF_INET, ip, &addr.sin_addr) != 1)
+    if (!colon || text_parse_u64(colon + 1, &port) < 0 || port > 65535)
+        raw_die(text);
+    snprintf(ip, sizeof(ip), "%.*s", (int)(colon - text), text);
+    if (inet_pton(AF_INET, ip, &addr.sin_addr) != 1)
         raw_die(text);
     addr.sin_port = htons((uint16_t)port);
     return addr;
@@ -219,7 +222,7 @@ int main(int argc, char **argv)
     uint64_t start;
     double cpu, seconds;
 
-    if (argc < 4 || (argc < 5 && strcmp(mode, "keys"))) {
+    if (argc < 4 || (argc < 5 && strcmp(mode, "keys") != 0)) {
         fputs("usage: raw get HOST:PORT PATH SIZE | keys HOST:PORT FILE | "
               "list HOST:PORT BUCKET FILE  [--range N] [--connections N]\n",
               stderr);

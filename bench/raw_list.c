@@ -31,7 +31,7 @@ static size_t receive_head(int fd, char *buffer, uint64_t *ret_body_len)
     } while (!end);
     length = strcasestr(buffer, "\r\nContent-Length:");
     errno = 0;
-    if (strncmp(buffer, "HTTP/1.1 200", 12) || !length)
+    if (strncmp(buffer, "HTTP/1.1 200", 12) != 0 || !length)
         raw_die(buffer);
     *ret_body_len = strtoull(length + strlen("\r\nContent-Length:"), NULL, 10);
     end += 4;
@@ -80,9 +80,9 @@ static void list_prefix(int fd, const char *host, const char *bucket, const char
 
     do {
         buf_reset(&request);
-        buf_printf(&request,
-                   "GET /%s?list-type=2&encoding-type=url&delimiter=%%2F&max-keys=1000&prefix=",
-                   bucket);
+        buf_printf(
+            &request,
+            "GET /%s?list-type=2&encoding-type=url&delimiter=%%2F&max-keys=1000&prefix=", bucket);
         text_percent_encode(&request, prefix, strlen(prefix), false);
         buf_add_str(&request, buf_str(&query));
         buf_printf(&request, " HTTP/1.1\r\nHost: %s\r\n\r\n", host);

@@ -21,7 +21,7 @@ struct peer {
     int fd;
     SSL *ssl;
     struct buf head, body; // of the request read last
-    bool resumed;    // the TLS session
+    bool resumed;          // the TLS session
 };
 
 void server_start(struct server *s, void (*script)(struct server *s), SSL_CTX *tls);
