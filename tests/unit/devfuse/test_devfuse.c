@@ -327,7 +327,8 @@ static void reading_a_directory_asks_for_no_attributes_one_by_one(void **state)
     }
     free(names);
     devfuse_stats_read(m->devfuse, &after);
-    assert_int_equal(after.requests, before.requests);
+    // the kernel may send the directory's RELEASEDIR only now
+    assert_in_range(after.requests - before.requests, 0, 1);
     free(path);
     unmount(m);
 }
