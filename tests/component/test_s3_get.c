@@ -343,7 +343,7 @@ static void what_the_first_learns_helps_those_under_way(void **state)
 
     s3_fixture_start(&f, (struct s3_settings){0},
                      (const char *[]){"--region", "eu-west-3", "--clock-offset", "7200", NULL});
-    s3d_process_set_faults(&f.server, "GET * nth=150,30 status 400 ExpiredToken\n");
+    s3d_process_set_faults(&f.server, "GET * nth=150,8 status 400 ExpiredToken\n");
     for (int i = 0; i < 100; i++)
         g[i] = s3_fixture_get_new("small/001", (uint64_t)i, 100);
     s3_fixture_get_all(&f, g, 100);
