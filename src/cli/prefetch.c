@@ -57,19 +57,16 @@ static int find_mount(const char *dir, char **ret_top, char **ret_below, char **
 {
     char *path = realpath(dir, NULL), *control = NULL;
     struct stat st, up;
-    int rc = -errno;
+    int rc;
 
-    if (path && stat(path, &st) < 0) {
+    if (!path || stat(path, &st) < 0)
         rc = -errno;
-    } else if (path && !S_ISDIR(st.st_mode)) {
-        rc = -ENOTDIR;
-    } else if (path) {
-        rc = 0;
-    }
-    if (rc < 0) {
+    else
+        rc = S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+    if (!path || rc < 0) {
         *ret_error = xasprintf("%s: %s", dir, strerror(-rc));
         free(path);
-        return rc;
+        return rc < 0 ? rc : -EIO; // an errno of 0 is the analyzer's idea
     }
     for (char *top = xstrdup(path);;) {
         char *parent = xasprintf("%s/..", top), *slash;

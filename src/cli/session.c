@@ -2,6 +2,7 @@
 #include "cli/session.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ int session_source(struct export_options *o, const char *source, char **ret_key,
     char *prefix;
     int rc;
 
-    if (strncmp(source, "s3://", 5)) {
+    if (!text_starts_with(source, "s3://")) {
         *ret_error = xasprintf("'%s' is no s3://BUCKET/KEY", source);
         return -EINVAL;
     }
