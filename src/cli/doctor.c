@@ -46,24 +46,32 @@ static void say(struct doctor *d, enum verdict v, const char *what, const char *
 
 static void check_fuse(struct doctor *d)
 {
-    int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC), error = errno;
 
     if (fd >= 0) {
         say(d, OK, "FUSE", "/dev/fuse can be opened");
         close(fd);
-    } else if (errno == ENOENT) {
+    } else if (error == ENOENT) {
         say(d, BAD, "FUSE",
             "there is no /dev/fuse: run modprobe fuse; in a container, pass the device to it "
             "(--device /dev/fuse --cap-add SYS_ADMIN)");
     } else if (geteuid() == 0) {
         say(d, BAD, "FUSE", "/dev/fuse: %s: in a container, pass the device to it",
-            strerror(errno));
+            strerror(error));
     }
     if (geteuid() != 0) {
-        if (access("/bin/fusermount3", X_OK) == 0 || access("/usr/bin/fusermount3", X_OK) == 0)
-            say(d, OK, "FUSE", "fusermount3 mounts for ordinary users");
-        else
+        bool there =
+            access("/bin/fusermount3", X_OK) == 0 || access("/usr/bin/fusermount3", X_OK) == 0;
+
+        if (!there)
             say(d, BAD, "FUSE", "no fusermount3: install the package fuse3, or mount as root");
+        else if (fd >= 0)
+            say(d, OK, "FUSE", "fusermount3 mounts for ordinary users");
+        else if (error != ENOENT)
+            say(d, BAD, "FUSE",
+                "/dev/fuse: %s: let users open it (chmod 666 /dev/fuse, as distributions set it), "
+                "or mount as root",
+                strerror(error));
         say(d, NOTE, "read-ahead",
             "only root can raise a mount's read-ahead above 128 KiB: mount as root for large "
             "sequential reads, or use --direct-io");

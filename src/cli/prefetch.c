@@ -76,10 +76,12 @@ static int find_mount(const char *dir, char **ret_top, char **ret_below, char **
         slash = strrchr(top, '/');
         if (at_top || !slash || slash == top) {
             control = xasprintf("%s/" OS2G_CONTROL_DIR "/" OS2G_CONTROL_FILE, top);
-            rc = at_top && access(control, R_OK) == 0 ? 0 : -ENOENT;
+            rc = !at_top ? -ENOENT : access(control, R_OK) == 0 ? 0 : -errno;
             free(control);
             if (rc < 0) {
-                *ret_error = xasprintf("%s is not in a mount of OS2G", dir);
+                *ret_error = rc == -ENOENT || rc == -ENOTDIR
+                                 ? xasprintf("%s is not in a mount of os2g", dir)
+                                 : xasprintf("%s: %s", dir, strerror(-rc));
                 free(top);
             } else {
                 const char *below = path + strlen(top);

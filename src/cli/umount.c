@@ -32,8 +32,16 @@ static int not_ours(const struct mount_table *t, const char *directory)
 static int unmount(const struct mount_entry *e, bool lazy)
 {
     char *socket_path = control_path(e->owner, e->directory), *error = NULL;
-    int rc = devfuse_unmount(e->directory, lazy, &error);
+    uid_t self = geteuid();
+    int rc;
 
+    if (self != 0 && self != e->owner) {
+        free(socket_path);
+        return cli_fail(&umount_command, NULL,
+                        "user %u mounted %s: unmount it as that user or root", e->owner,
+                        e->directory);
+    }
+    rc = devfuse_unmount(e->directory, lazy, &error);
     if (rc == -EBUSY)
         rc =
             cli_fail(&umount_command,
@@ -41,7 +49,7 @@ static int unmount(const struct mount_entry *e, bool lazy)
                      "now and ends once they close them.",
                      "%s is in use", e->directory);
     else if (rc < 0)
-        rc = cli_fail(&umount_command, NULL, "%s: %s", e->directory, error ? error : strerror(-rc));
+        rc = cli_fail(&umount_command, NULL, "%s", error ? error : strerror(-rc));
     else if (!lazy && control_wait_gone(socket_path, WAIT_MS) < 0)
         rc = cli_fail(&umount_command, NULL, "%s is unmounted, but its daemon has not ended",
                       e->directory);

@@ -144,7 +144,8 @@ static char *explain(const char *path, int error)
     switch (error) {
     case -ENOENT:
     case -ECONNREFUSED:
-        return xasprintf("no daemon listens at %s: it has ended or cannot be reached from here",
+        return xasprintf("no daemon listens at %s: it has ended (os2g umount DIR clears what is "
+                         "left) or cannot be reached from here",
                          path);
     case -EACCES:
         return xasprintf("%s: not allowed; ask as the user who mounted, or as root", path);
@@ -194,6 +195,12 @@ int control_wait_gone(const char *socket_path, unsigned timeout_ms)
     const struct timespec pause = {.tv_nsec = 5 * NS_PER_MS};
 
     for (unsigned waited = 0; access(socket_path, F_OK) == 0; waited += 5) {
+        int fd = open_socket(socket_path);
+
+        if (fd == -ECONNREFUSED)
+            return 0; // it was killed, and left the socket behind
+        if (fd >= 0)
+            close(fd);
         if (waited >= timeout_ms)
             return -ETIMEDOUT;
         nanosleep(&pause, NULL);

@@ -8,6 +8,7 @@ import pathlib
 import signal
 import stat
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -186,6 +187,39 @@ def test_the_help_keeps_examples_in_one_line():
     text = run("mount", "--help")[1]
     assert "os2g umount DIR" in " ".join(text.split())
     assert "\n  s3://bucket /data os2g _netdev,allow_other,endpoint_url=" in text
+
+
+def test_what_is_mounted_over_a_mount_is_left_alone(bench, mount):
+    m = mount("bench", server=bench)
+    if subprocess.run(["mount", "-t", "tmpfs", "none", m.path], check=False).returncode:
+        pytest.skip("not allowed to mount a tmpfs")
+    (m.path / "precious").write_bytes(b"")
+    failed = m.umount(check=False)
+    assert failed.returncode == 1 and "mounted over it" in failed.stderr
+    os.kill(m.supervisor_pid(), signal.SIGHUP)
+    assert (m.path / "precious").exists()
+    subprocess.run(["umount", m.path], check=True)
+    assert (m.path / "f000").read_bytes() == good("f000")
+
+
+def test_what_a_killed_daemon_left_is_unmounted_soon(bench, mount):
+    m = mount("bench", server=bench)
+    os.kill(m.supervisor_pid(), signal.SIGKILL)
+    begun = time.monotonic()
+    m.umount()
+    assert time.monotonic() - begun < 5 and not mounts.is_mounted(m.path)
+
+
+def test_who_may_not_unmount_is_told_who_may(bench, mount):
+    if os.geteuid():
+        pytest.skip("mounting for another needs root")
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        m = mount("bench", path=os.path.realpath(place), server=bench, allow_other=True)
+        done = subprocess.run([str(mounts.PROGRAM), "umount", str(m.path)], stderr=subprocess.PIPE,
+                              text=True, check=False, preexec_fn=lambda: os.setuid(65534))
+        m.umount()
+    assert done.returncode == 1 and "user 0 mounted" in done.stderr
 
 
 # --- plans ---

@@ -58,7 +58,7 @@ struct devfuse_mount_options {
 // nosuid, nodev. Returns the descriptor, or -errno with a sentence in *ret_error. The mount answers
 // once a worker serves it.
 int devfuse_mount(const char *dir, const struct devfuse_mount_options *o, char **ret_error);
-// lazy: detach even while in use.
+// lazy: detach even while in use. -EXDEV: something else is mounted over it. dir as in mountinfo.
 int devfuse_unmount(const char *dir, bool lazy, char **ret_error);
 // Raises the mount's read-ahead (/sys/class/bdi). Only once the file system answers. -EACCES
 // without the right.

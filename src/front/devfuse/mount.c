@@ -34,11 +34,13 @@ static void unescape(char *s)
     *to = 0;
 }
 
-// Whether the topmost mount at path is one of ours.
-static bool is_mounted(const char *path)
+// The topmost mount at path: ours, another over one of ours, or any other or none.
+enum top { TOP_OURS, TOP_COVERED, TOP_OTHER };
+
+static enum top topmost(const char *path)
 {
     FILE *f = fopen("/proc/self/mountinfo", "re");
-    bool found = false;
+    enum top top = TOP_OTHER;
     char *line = NULL;
     size_t size = 0;
 
@@ -52,12 +54,14 @@ static bool is_mounted(const char *path)
             continue;
         unescape(field);
         if (!strcmp(field, path))
-            found = text_starts_with(type + 3, FSTYPE " ");
+            top = text_starts_with(type + 3, FSTYPE " ") ? TOP_OURS
+                  : top == TOP_OTHER                     ? TOP_OTHER
+                                                         : TOP_COVERED;
     }
     free(line);
     if (f)
         fclose(f);
-    return found;
+    return top;
 }
 
 // The directory without links, so that it can be found in the table of mounts.
@@ -67,7 +71,7 @@ static int check_directory(const char *dir, char **ret_path, char **ret_error)
     struct stat st;
     int rc;
 
-    if (path && is_mounted(path)) {
+    if (path && topmost(path) == TOP_OURS) {
         *ret_error = xasprintf("%s: a bucket is mounted there already (os2g umount %s)", dir, dir);
         free(path);
         return -EBUSY;
@@ -198,6 +202,11 @@ int devfuse_unmount(const char *dir, bool lazy, char **ret_error)
 {
     int rc;
 
+    if (topmost(dir) == TOP_COVERED) {
+        *ret_error =
+            xasprintf("%s: another file system is mounted over it; unmount that first", dir);
+        return -EXDEV;
+    }
     if (geteuid() != 0)
         return fusermount_unmount(dir, lazy, ret_error);
     if (umount2(dir, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
