@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/base.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void *checked(void *p)
 {
@@ -60,4 +62,16 @@ char *xasprintf(const char *fmt, ...)
         s = NULL;
     va_end(args);
     return checked(s);
+}
+
+void base_fill_std_fds(void)
+{
+    int fd;
+
+    // the lowest free number comes first
+    do {
+        fd = open("/dev/null", O_RDONLY);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
 }

@@ -34,3 +34,8 @@ char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 void *xmemdup(const void *p, size_t n); // n bytes and a terminating zero
 char *xasprintf(const char *fmt, ...) PRINTF_LIKE(1, 2);
+
+// For the beginning of a program: closes the gap where standard input, output or error is closed,
+// so that no file or socket of ours gets its number and what is printed. Writing there is still
+// EBADF.
+void base_fill_std_fds(void);

@@ -11,8 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define OTHER_FILES 24 // of the process, beside targets and connections
 
 struct target {
     char *path;      // final name
@@ -289,9 +292,24 @@ static void on_progress(void *arg, uint64_t bytes)
     progress_update(&cp->progress, cp->progress.bytes + bytes, cp->copied);
 }
 
+// No more at a time than there may be files and connections open.
+static unsigned parallel(uint64_t jobs)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return (unsigned)jobs;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    getrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_cur < OTHER_FILES + 2)
+        return 1;
+    return (unsigned)MIN(jobs, (files.rlim_cur - OTHER_FILES) / 2);
+}
+
 static int copy(struct cp *cp, struct session *s)
 {
-    struct fetch_config config = {.parallel = (unsigned)cp->jobs,
+    struct fetch_config config = {.parallel = parallel(cp->jobs),
                                   .open = open_target,
                                   .write = write_target,
                                   .end = end_target,

@@ -46,6 +46,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
 
+    base_fill_std_fds();
     if (argc > 0 && !strcmp(base_name(argv[0]), "mount.os2g"))
         return mount_helper_main(argc, argv);
     if (!strcmp(name, WORKER_ARGUMENT))

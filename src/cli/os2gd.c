@@ -254,6 +254,7 @@ int main(int argc, char **argv)
     struct cli_arguments words;
     int rc = 0;
 
+    base_fill_std_fds();
     if (argc > 1 && !strcmp(argv[1], WORKER_ARGUMENT))
         return worker_main(argc, argv);
     if (argc > 1 && !strcmp(argv[1], METRICS_ARGUMENT))

@@ -159,6 +159,7 @@ static int issue_credentials(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    base_fill_std_fds();
     argc--;
     argv++;
     if (argc && !strcmp(argv[0], "bytes"))

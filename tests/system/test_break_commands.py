@@ -129,6 +129,37 @@ def test_a_reader_that_has_seen_enough_ends_a_command_silently(bench, words):
     assert process.stderr.read() == ""
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_files_are_no_mix_up(bench, tmp_path, closed):
+    def shell(words, kept=""):
+        line = f"'{mounts.PROGRAM}' {words} --endpoint-url {bench.url} {closed} {kept}"
+        return subprocess.run(["bash", "-c", line], env=mounts.environment(), timeout=20,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+
+    target = tmp_path / "copy"
+    assert shell(f"cp -q s3://bench/f000 {target}").returncode == 0
+    assert target.read_bytes() == good("f000")
+    for words in ("cat s3://bench/f000", "ls s3://bench"):
+        done = shell(words)
+        assert done.returncode == (1 if ">&-" in closed.split() else 0)
+    place = tmp_path / "place"
+    place.mkdir()
+    try:
+        assert shell(f"mount s3://bench {place}").returncode == 0
+        assert (place / "f000").read_bytes() == good("f000")
+    finally:
+        subprocess.run([str(mounts.PROGRAM), "umount", str(place)], check=True)
+
+
+def test_cp_makes_do_with_few_descriptors(bench, tmp_path):
+    copy = f"cp -r --endpoint-url {bench.url} s3://bench {tmp_path}"
+    line = f"ulimit -n 32; exec '{mounts.PROGRAM}' {copy}"
+    done = subprocess.run(["bash", "-c", line], env=mounts.environment(), timeout=30, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "101 copied, 0 skipped, 0 failed\n"
+
+
 # --- mount ---
 
 @pytest.mark.parametrize("place", ["/", "/proc", "/dev", "/dev/../sys"])
