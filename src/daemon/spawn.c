@@ -12,6 +12,10 @@
 
 #define FIRST_FD 3
 
+// Of the caller's environment: for the broker alone, which tells a worker what it needs.
+static const char *const secrets[] = {"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+                                      "AWS_CONTAINER_AUTHORIZATION_TOKEN"};
+
 int program_open(struct program *p)
 {
     char path[PATH_MAX];
@@ -92,6 +96,8 @@ static _Noreturn void child(const struct program *p, char *const argv[], const i
         _exit(127);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(secrets); i++)
+        unsetenv(secrets[i]);
     execveat(exe, "", argv, environ, AT_EMPTY_PATH);
     _exit(127);
 }

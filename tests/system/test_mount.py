@@ -481,3 +481,15 @@ def test_the_control_socket_is_for_its_owner(server, mount):
     done = subprocess.run(["runuser", "-u", "nobody", "--", mounts.PROGRAM, "status", str(m.path)],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode != 0
+
+
+def test_the_worker_has_no_secret_in_its_environment(server, mount):
+    s = server("--synthetic", "bench: one 1K")
+    m = mount("bench", server=s)
+    assert (m.path / "one").stat().st_size == 1024
+    environ = pathlib.Path(f"/proc/{m.worker_pid()}/environ").read_bytes()
+    assert b"AWS_ACCESS_KEY_ID" in environ
+    assert s3d.SECRET.encode() not in environ
+    # the next worker gets its keys all the same
+    m.kill_worker()
+    assert len((m.path / "one").read_bytes()) == 1024
