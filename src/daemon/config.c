@@ -121,6 +121,13 @@ static int set_export(struct reading *r, const char *export_name, const char *na
 
     if (!e)
         return -EINVAL;
+    // else the later of two sections of one name would quietly take the place of the earlier
+    if ((!strcmp(name, "source") && e->options->source) ||
+        (!strcmp(name, "mount") && e->options->directory)) {
+        r->error =
+            xasprintf("export '%s' has a %s already; is its name used twice?", export_name, name);
+        return -EINVAL;
+    }
     if (!strcmp(name, "source"))
         return export_options_set_source(e->options, value, &r->error);
     if (!strcmp(name, "mount"))
@@ -240,7 +247,7 @@ int config_read(struct config *ret, const char *path, uid_t uid, gid_t gid, char
     int rc = read_file(path, &text);
 
     if (rc < 0)
-        why = xstrdup(strerror(-rc));
+        why = xstrdup(rc == -EINVAL ? "it is not a text file" : strerror(-rc));
     else
         rc = config_parse(ret, buf_str(&text), uid, gid, &why);
     if (rc < 0)

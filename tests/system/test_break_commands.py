@@ -264,7 +264,8 @@ def order(tmp_path, lines):
 def test_an_order_with_strange_lines_is_followed_for_the_others(bench, mount, tmp_path):
     m = mount("bench", server=bench)
     lines = ["f000\n", "nope\n", "\n", "/\n", "../f001\n", "a//b\n", "y" * 2000 + "\n",
-             "z" * 5000 + "\n", b"\xff\xfe\n", b"zero\0byte\n", f"{m.path}/f002\n", "./f000\n", "f003"]
+             "z" * 5000 + "\n", b"\xff\xfe\n", b"zero\0byte\n", f"{m.path}/f002\n", "./f000\n",
+             "f003"]
     planner = start("prefetch", m.path, "--order", order(tmp_path, lines))
     assert planner.stdout.readline() == "plan of 11 files set\n"
     for key in ("f000", "f002", "f000", "f003"):

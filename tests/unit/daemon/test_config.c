@@ -93,6 +93,13 @@ static void two_exports_cannot_share_a_place(void **state)
                    "export 'a', too");
 }
 
+static void a_name_is_used_once(void **state)
+{
+    assert_refused("[export a]\nsource = s3://bucket-1\nmount = /a\n"
+                   "[export a]\nsource = s3://bucket-2\nmount = /b\n",
+                   "used twice");
+}
+
 static void what_is_no_ini_file_is_refused(void **state)
 {
     assert_refused("[export a\nsource = s3://bucket-a\n", "line 1");
@@ -108,6 +115,7 @@ int main(void)
         cmocka_unit_test(unknown_sections_and_names_are_refused),
         cmocka_unit_test(an_export_needs_source_and_mount),
         cmocka_unit_test(two_exports_cannot_share_a_place),
+        cmocka_unit_test(a_name_is_used_once),
         cmocka_unit_test(what_is_no_ini_file_is_refused),
     };
 
