@@ -7,6 +7,7 @@ import pwd
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import tempfile
@@ -162,7 +163,9 @@ def test_no_right_to_list_fails_the_command(server, mount, tmp_path):
 
 def test_a_server_that_is_not_there_fails_the_command_soon(mount):
     start = time.monotonic()
-    text = fails(mount, "bench", endpoint_url=f"http://127.0.0.1:{s3d.free_port()}")
+    with socket.socket() as taken:  # so that no other test's server gets the port
+        taken.bind(("127.0.0.1", 0))
+        text = fails(mount, "bench", endpoint_url=f"http://127.0.0.1:{taken.getsockname()[1]}")
     assert "onnect" in text
     assert time.monotonic() - start < 20
 
