@@ -2,6 +2,7 @@
 """What the benchmarks share: programs, CPU of processes, medians, dropping caches."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -83,6 +84,11 @@ median = statistics.median
 def median_ratio(pairs):
     """The median of a/b over (a, b) measured side by side."""
     return statistics.median(a / b for a, b in pairs)
+
+
+def paired(ours, peers, figure):
+    """(ours, peer's) of each round; a peer that ran once stands beside every round of ours."""
+    return [(a[figure], b[figure]) for a, b in zip(ours, itertools.cycle(peers))]
 
 
 def show(label, **values):

@@ -5,7 +5,7 @@ amplification is the bytes that the store sent by the bytes that the kernel aske
 """
 
 import stores
-from measure import GIB, MIB, median, median_ratio, reader, show
+from measure import GIB, MIB, median, median_ratio, paired, reader, show
 from clients import Os2g, S3fs
 
 THREADS = 8
@@ -38,5 +38,4 @@ def main(quick):
             "os2g_mibps": median(r["mibps"] for r in got["os2g"]),
             "s3fs_mibps": median(r["mibps"] for r in got["s3fs"]),
             "amplification": max(r["amplification"] for r in got["os2g"]),
-            "os2g_to_s3fs": median_ratio([(o["mibps"], s["mibps"])
-                                          for o, s in zip(got["os2g"], got["s3fs"])])}
+            "os2g_to_s3fs": median_ratio(paired(got["os2g"], got["s3fs"], "mibps"))}

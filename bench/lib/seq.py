@@ -7,7 +7,7 @@ CPU is seconds of the daemon (or of the bare client) per GiB; total_cpu adds the
 """
 
 import stores
-from measure import GIB, median, median_ratio, raw, reader, show
+from measure import GIB, median, median_ratio, paired, raw, reader, show
 from clients import NullFuse, Os2g, Rclone, S3fs
 
 CONNECTIONS = 8
@@ -61,15 +61,11 @@ def summary(got):
         "os2g_cpu": mid["os2g"]["cpu"], "s3fs_cpu": mid["s3fs"]["cpu"],
         "os2g_total_cpu": mid["os2g"]["total_cpu"], "s3fs_total_cpu": mid["s3fs"]["total_cpu"],
         "rclone_cpu": mid["rclone"]["cpu"],
-        "os2g_to_raw": median_ratio([(o["gibps"], r["gibps"])
-                                     for o, r in zip(got["os2g"], got["raw"])]),
-        "os2g_to_s3fs": median_ratio([(o["gibps"], s["gibps"])
-                                      for o, s in zip(got["os2g"], got["s3fs"])]),
-        "os2g_to_rclone": median_ratio([(o["gibps"], s["gibps"])
-                                        for o, s in zip(got["os2g"], got["rclone"])]),
+        "os2g_to_raw": median_ratio(paired(got["os2g"], got["raw"], "gibps")),
+        "os2g_to_s3fs": median_ratio(paired(got["os2g"], got["s3fs"], "gibps")),
+        "os2g_to_rclone": median_ratio(paired(got["os2g"], got["rclone"], "gibps")),
         "cpu_to_floor": median_ratio(cpu_floor),
-        "cpu_to_s3fs": median_ratio([(o["cpu"], s["cpu"])
-                                     for o, s in zip(got["os2g"], got["s3fs"])]),
+        "cpu_to_s3fs": median_ratio(paired(got["os2g"], got["s3fs"], "cpu")),
     }
 
 

@@ -9,7 +9,7 @@ import random
 import subprocess
 
 import stores
-from measure import build, median, median_ratio, raw, reader, show
+from measure import build, median, median_ratio, paired, raw, reader, show
 from clients import Os2g, Rclone, S3fs
 
 THREADS, LATENCY, SIZE, OBJECTS = 8, 0.010, 100_000, 10_000
@@ -73,8 +73,7 @@ def summary(got):
     result["requests_per_file"] = max(r["requests_per_file"] for r in got["os2g"] + got["plan"])
     for name, peer in (("plan", "os2g"), ("plan", "raw"), ("plan", "s3fs"), ("os2g", "s3fs"),
                        ("plan", "rclone")):
-        result[f"{name}_to_{peer}"] = median_ratio(
-            [(a["fps"], b["fps"]) for a, b in zip(got[name], got[peer])])
+        result[f"{name}_to_{peer}"] = median_ratio(paired(got[name], got[peer], "fps"))
     for name, runs in got.items():
         result[f"{name}_cpu_us"] = median(r["cpu_us_per_file"] for r in runs)
     return result
