@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/counter.h"
+#include "cache/dest.h"
 #include "loop/loop.h"
 #include "s3/s3.h"
 
@@ -131,6 +132,69 @@ void cache_read_release(struct cache_read *r);
 // that called cache_read_start, or after it in time. The GET goes on if others want its bytes,
 // if it was pre-reading or if most of it has landed.
 void cache_read_cancel(struct cache_read *r);
+
+// --- landing ---
+
+// Bytes of one extent into a host's memory. Those that are here or coming are copied from their
+// pages; those that are absent and that nobody else wants are, when dest allows it, received
+// straight into it and leave no trace here.
+struct cache_land {
+    // set by the caller
+    struct cache_object *object; // a reference that stays the caller's until done
+    uint64_t offset;             // in the object
+    uint32_t len;                // > 0, within the object and within one extent
+    struct cache_dest *dest;     // the caller's until done; [dest_at, dest_at + len) of it is used
+    uint64_t dest_at;
+    // On some data loop, once: 0; -ECANCELED (cache_land_cancel, or dest was cut); -EFAULT; or an
+    // error of a cache_read. Nothing of it writes to dest any more.
+    void (*done)(struct cache_land *l, int error);
+
+    // private
+    struct cache_op op;
+    uint64_t id;
+    void *land;
+};
+// Any thread.
+void cache_land_start(struct cache *c, struct cache_land *l);
+// As cache_read_cancel.
+void cache_land_cancel(struct cache_land *l);
+
+// An object of which nothing is known, from its first byte into dest, which is direct: one GET of
+// at most an extent. What is not pinned to a version is not kept.
+struct cache_fetch {
+    // set by the caller, valid until done
+    const char *key; // as the store has it
+    size_t key_len;
+    struct cache_dest *dest;
+    // On some data loop, once. 0: the head of the answer is good and min(size, CACHE_EXTENT)
+    // bytes have landed; what lies beyond is the caller's, by cache_land with size and etag.
+    // -EFBIG: it is larger than dest, size says how large. Else as cache_land, -ENOENT.
+    void (*done)(struct cache_fetch *f, int error);
+
+    // result
+    uint64_t size;
+    char etag[128]; // "": the store gives none
+
+    // private
+    struct cache_op op;
+    uint64_t id;
+    void *fetch;
+};
+void cache_fetch_start(struct cache *c, struct cache_fetch *f); // any thread
+void cache_fetch_cancel(struct cache_fetch *f);                 // as cache_read_cancel
+
+// done on the calling loop, once every data loop has come round: whoever had not seen what was set
+// before (cache_dest.cut) is done with it.
+struct cache_fence {
+    void (*done)(struct cache_fence *f);
+
+    // private
+    struct loop_msg msg;
+    struct cache *cache;
+    struct loop *loop;
+    unsigned at;
+};
+void cache_fence_start(struct cache *c, struct cache_fence *f);
 
 // --- pre-reading ---
 

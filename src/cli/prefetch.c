@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "cli/progress.h"
 #include "cli/session.h"
-#include "fs/control.h"
+#include "wire/control.h"
 
 #include <fcntl.h>
 #include <fts.h>

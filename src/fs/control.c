@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control file: plans by ioctl (control.h). Each open file holds at most one plan, which ends
 // with the file.
-#include "fs/control.h"
+#include "wire/control.h"
 
 #include "fs/plan_run.h"
 

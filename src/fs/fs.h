@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+struct cache_dest;
 struct fs;
 struct fs_request;
 
@@ -52,6 +53,11 @@ struct fs_reply {
     // The bytes are copied out before it returns; short only at the end of the file; at most
     // FS_DATA_IOVS pieces. For read only.
     void (*data)(struct fs_request *req, const struct iovec *iov, int n);
+    // In place of data when req->dest is there: its first len bytes have been written.
+    void (*landed)(struct fs_request *req, uint64_t len);
+    // A fetch's: 0 (size bytes have been written to req->dest), -EFBIG (size says how large the
+    // object is), or another -errno (size means nothing).
+    void (*fetched)(struct fs_request *req, int error, uint64_t size);
     void (*statfs)(struct fs_request *req, uint64_t files);
     void (*ioctl)(struct fs_request *req, int result, const void *out, size_t len);
     // Not an end: adds one name to a readdir's answer; false when there is no room (not added).
@@ -71,6 +77,9 @@ struct fs_request {
     const struct fs_reply *reply;
     uint64_t unique;
     uint32_t uid, gid, pid;
+    // read and fetch: where the bytes go, the wire's until the answer; cache/dest.h. NULL: read
+    // answers with data, and there is no fetch.
+    struct cache_dest *dest;
     // Answered again after a crash of the worker: it may have been carried out already.
     bool replayed;
     // For fs/: set while the request can be interrupted. Called on the namespace loop, and, for a
@@ -96,6 +105,8 @@ struct fs_ops {
     void (*open)(struct fs *fs, struct fs_request *req, uint64_t node, int flags);
     void (*read)(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t offset,
                  uint32_t size);
+    // A whole object by its key below the export, taken literally: lookup, open, read, release.
+    void (*fetch)(struct fs *fs, struct fs_request *req, const char *key, size_t len);
     void (*release)(struct fs *fs, struct fs_request *req, uint64_t handle);
     void (*opendir)(struct fs *fs, struct fs_request *req, uint64_t node);
     void (*readdir)(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t offset,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LOOKUP: from the directory's snapshot where it says enough, else asked of the store.
 #include "fs/cold.h"
-#include "fs/control.h"
+#include "wire/control.h"
 
 #include <string.h>
 

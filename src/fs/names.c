@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "fs/control.h"
+#include "wire/control.h"
 
 #include <string.h>
 

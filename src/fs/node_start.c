@@ -4,7 +4,7 @@
 #include "fs/node_index.h"
 
 #include "base/log.h"
-#include "fs/control.h"
+#include "wire/control.h"
 
 #include <stdlib.h>
 #include <string.h>

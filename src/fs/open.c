@@ -2,7 +2,7 @@
 // OPEN and RELEASE. A small object is fetched from OPEN on, and OPEN waits for the head of the
 // answer: it tells whether the version is still the store's. If not, ESTALE makes the host's
 // kernel look the name up again and open what is there now; no program sees it.
-#include "fs/control.h"
+#include "wire/control.h"
 #include "fs/dirs.h"
 #include "fs/file.h"
 #include "fs/plan_run.h"

@@ -46,7 +46,7 @@ static void refuse(struct fuse_request *r, int error)
 }
 
 int fuse_session_dispatch(struct fuse_session *s, struct fuse_request *r, const void *in,
-                          size_t len, bool replayed)
+                          size_t len, const struct fuse_arrival *arrival)
 {
     const struct fuse_in_header *h = in;
     const struct fuse_op *op;
@@ -59,7 +59,8 @@ int fuse_session_dispatch(struct fuse_session *s, struct fuse_request *r, const 
                .uid = h->uid,
                .gid = h->gid,
                .pid = h->pid,
-               .replayed = replayed},
+               .dest = arrival->dest,
+               .replayed = arrival->replayed},
         .session = s,
         .nodeid = h->nodeid,
         .opcode = h->opcode,

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/rand.h"
-#include "fs/control.h"
+#include "wire/control.h"
 #include "fs_host.h"
 
 #include <pthread.h>

@@ -289,8 +289,8 @@ static void dispatch(struct fs *fs, const uint8_t *bytes, size_t len, bool set_l
         memcpy(p->message, &(uint32_t){(uint32_t)len}, sizeof(uint32_t));
     p->busy = true;
     p->sent = false;
-    if (fuse_session_dispatch(fs->session, &p->request, p->message, len, rand_below(&fs->rand, 2)) <
-        0) {
+    if (fuse_session_dispatch(fs->session, &p->request, p->message, len,
+                              &(struct fuse_arrival){.replayed = rand_below(&fs->rand, 2)}) < 0) {
         p->busy = false;
         free(p->message);
         p->message = NULL;

@@ -13,16 +13,27 @@ SRC = ROOT / "src"
 # Bottom to top.
 LAYERS = {
     "base": [],
+    # both sides of the wire
+    "wire": [],
     "loop": ["base"],
     "net": ["base", "loop"],
     "s3": ["base", "loop", "net"],
     "cache": ["base", "loop", "net", "s3"],
     "prefetch": ["base"],
-    "fs": ["base", "loop", "net", "s3", "cache", "prefetch"],
-    "fuse": ["base", "loop", "fs/fs.h"],
+    "fs": ["base", "loop", "net", "s3", "cache", "prefetch", "wire"],
+    "fuse": ["base", "loop", "fs/fs.h", "wire"],
+    # the CUDA driver, opened when it is there
+    "cuda": ["base"],
+    "gdd": ["base", "loop", "cache/dest.h", "cuda"],
     "front/devfuse": ["base", "loop", "fuse", "fs/fs.h"],
-    "daemon": ["base", "loop", "net", "s3", "cache", "fs", "fuse", "front/devfuse"],
-    "cli": ["base", "loop", "net", "s3", "daemon", "fs/control.h", "front/devfuse/devfuse.h"],
+    "front/vhost": ["base", "loop", "wire", "fuse", "fs/fs.h", "gdd", "cache/cache.h",
+                    "cache/dest.h"],
+    "daemon": ["base", "loop", "net", "s3", "cache", "fs", "fuse", "gdd", "front/devfuse",
+               "front/vhost"],
+    # libos2g shares only the wire with the device
+    "host": ["base", "wire", "cuda"],
+    "cli": ["base", "loop", "net", "s3", "daemon", "wire", "gdd/engine.h",
+            "front/devfuse/devfuse.h"],
     # a program of its own, beside the product: only what both sides of the wire share
     "s3d": ["base", "loop", "net/http_head.h", "s3/sigv4.h"],
 }

@@ -134,7 +134,9 @@ static bool passes(const void *message)
 static void dispatch(struct devfuse *d, struct slot *slot, const void *message, size_t len,
                      bool replayed)
 {
-    if (fuse_session_dispatch(d->session, &slot->request, message, len, replayed) == 0)
+    const struct fuse_arrival arrival = {.replayed = replayed};
+
+    if (fuse_session_dispatch(d->session, &slot->request, message, len, &arrival) == 0)
         return;
     log_warning("devfuse", "a message of %zu bytes that is no request", len);
     wire_finished(&slot->request);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world.h"
 
-#include "fs/control.h"
+#include "wire/control.h"
 #include "fs/names.h"
 
 #include <stdio.h>

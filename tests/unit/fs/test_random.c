@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/rand.h"
-#include "fs/control.h"
+#include "wire/control.h"
 
 #include <stdio.h>
 #include <stdlib.h>

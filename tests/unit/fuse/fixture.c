@@ -257,7 +257,8 @@ int message_dispatch(struct fixture *f)
 
     memcpy(f->message, &len, sizeof(len));
     memcpy(exact, f->message, f->message_len);
-    rc = fuse_session_dispatch(f->session, &f->request, exact, f->message_len, false);
+    rc = fuse_session_dispatch(f->session, &f->request, exact, f->message_len,
+                               &(struct fuse_arrival){0});
     free(exact);
     return rc;
 }

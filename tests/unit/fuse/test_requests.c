@@ -85,11 +85,12 @@ static void a_message_whose_length_is_not_its_own_is_no_request(void **state)
     message_begin(f, FUSE_STATFS, 1);
     len = (uint32_t)f->message_len + 1;
     memcpy(f->message, &len, sizeof(len));
-    assert_int_equal(
-        fuse_session_dispatch(f->session, &f->request, f->message, f->message_len, false),
-        -EBADMSG);
-    assert_int_equal(fuse_session_dispatch(f->session, &f->request, f->message, 39, false),
+    assert_int_equal(fuse_session_dispatch(f->session, &f->request, f->message, f->message_len,
+                                           &(struct fuse_arrival){0}),
                      -EBADMSG);
+    assert_int_equal(
+        fuse_session_dispatch(f->session, &f->request, f->message, 39, &(struct fuse_arrival){0}),
+        -EBADMSG);
     assert_int_equal(f->sent + f->finished + f->fs.ops, 0);
 }
 
@@ -390,7 +391,9 @@ static void a_replayed_request_says_so(void **state)
     message_begin(f, FUSE_STATFS, 1);
     len = (uint32_t)f->message_len;
     memcpy(f->message, &len, sizeof(len));
-    assert_int_equal(fuse_session_dispatch(f->session, &f->request, f->message, len, true), 0);
+    assert_int_equal(fuse_session_dispatch(f->session, &f->request, f->message, len,
+                                           &(struct fuse_arrival){.replayed = true}),
+                     0);
     assert_true(f->fs.req->replayed);
 }
 

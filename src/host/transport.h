@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// host/: libos2g. Uses wire/, cuda/ and base/ only, no loop: it works on its callers' threads.
+//
+//   file.c, fetch.c, batch.c, plan.c, …   the public calls (include/os2g/os2g.h)
+//   buffer.c, bounce.c, cuda_*.c          memory: where a destination lies
+//   transport.h                           this: requests to the device and their completions
+//   vhost_*.c | guest.c                   its two kinds: a socket, or a mount's .os2g/gdd
+//
+// A request is a FUSE message (or one of wire/ops.h) with a destination for its data. Its end is
+// reported once, by a call of done on whichever thread is collecting completions: one that waits
+// (transport_wait), or one that polls. Requests that were under way when the daemon went away are
+// sent again to the next one when they may be (READ of a reopened file, FETCH, LOOKUP …): the
+// transport does that itself for requests marked again; others end with -ENOTCONN.
+#pragma once
+
+#include "base/base.h"
+#include "base/list.h"
+
+#include <os2g/os2g.h>
+#include <sys/uio.h>
+
+struct transport;
+
+// A piece of memory that the device can write; where requests' data may go.
+struct transport_memory;
+
+struct transport_request {
+    // set by the caller; all stays valid until done
+    uint32_t opcode; // FUSE_ or OS2G_OP_
+    uint64_t nodeid;
+    struct iovec in[3]; // what follows fuse_in_header
+    unsigned n_in;
+    void *out; // what follows fuse_out_header, before the data (fuse_open_out, os2g_fetch_out …)
+    uint32_t out_len;
+    bool out_variable;               // the answer may be shorter (READDIR, IOCTL)
+    struct transport_memory *memory; // READ, FETCH: where data lands, or NULL
+    uint64_t memory_offset, data_len;
+    bool again; // may be carried out a second time
+    // error: 0 or -errno of the answer, -ECANCELED, -ETIMEDOUT never comes from here. out_got:
+    // bytes of out; data_got: bytes that have landed.
+    void (*done)(struct transport_request *r, int error, uint32_t out_got, uint64_t data_got);
+
+    // private
+    struct list link;
+    uint64_t unique;
+    int slot;
+    unsigned generation;
+    bool cancelled;
+};
+
+// --- making one (connect.c) ---
+
+// path: of a socket. INIT and HELLO are done when it returns. event: as os2g_options.event.
+int transport_vhost_new(struct transport **ret, const char *path, const struct os2g_options *o);
+// directory: a mount in a guest.
+int transport_guest_new(struct transport **ret, const char *directory,
+                        const struct os2g_options *o);
+// Every request has ended and all memory was released. NULL is allowed.
+void transport_free(struct transport *t);
+
+// --- requests; any thread ---
+
+// Submits; waits for a free slot, up to the time-out. 0, or -errno and done is not called.
+// -EAGAIN instead of waiting when nonblock.
+int transport_submit(struct transport *t, struct transport_request *r, bool nonblock);
+// Submissions between these two reach the device with one kick. Per thread.
+void transport_plug(struct transport *t);
+void transport_unplug(struct transport *t);
+// Asks the device to give it up; done follows in any case.
+void transport_cancel(struct transport *t, struct transport_request *r);
+// Collects completions until *flag is set (by a done, with transport_flag), or the time is over:
+// -ETIMEDOUT. deadline_ns: CLOCK_MONOTONIC, UINT64_MAX: none. Any number of threads at once: one
+// collects, the others sleep and one of them takes over.
+int transport_wait(struct transport *t, const _Atomic uint32_t *flag, uint64_t deadline_ns);
+void transport_flag(struct transport *t, _Atomic uint32_t *flag); // sets it and wakes its waiter
+// Collects what is there and returns at once; how many.
+unsigned transport_poll(struct transport *t);
+// Readable when transport_poll may have something to do. For os2g_batch_eventfd.
+int transport_event_fd(struct transport *t);
+// The unique generation of the daemon's session: a change tells files to open anew.
+unsigned transport_generation(struct transport *t);
+uint32_t transport_max_read(const struct transport *t);
+void transport_stats(struct transport *t, struct os2g_stats *ret);
+
+// --- memory; any thread ---
+
+// fd (kept a copy of) at fd_offset, mapped here at base. Told to every daemon to come.
+int transport_memory_add(struct transport *t, struct transport_memory **ret, void *base,
+                         uint64_t size, int fd, uint64_t fd_offset);
+// CUDA memory that the daemon opens: by descriptor (fd >= 0) or IPC handle (64 bytes).
+int transport_memory_add_cuda(struct transport *t, struct transport_memory **ret, int device,
+                              const uint8_t uuid[16], int fd, const void *handle,
+                              uint64_t handle_offset, uint64_t size);
+// A lease of the BAR; guest only. *ret_base: where it is mapped.
+int transport_memory_lease(struct transport *t, struct transport_memory **ret, void **ret_base,
+                           uint64_t size);
+// When it returns nothing can land there any more (requests that name it end with -ECANCELED).
+void transport_memory_remove(struct transport *t, struct transport_memory *m);
+
+// --- fork ---
+
+// In a child that was forked after t was made: drops what is the parent's (descriptors are closed,
+// nothing is sent) and connects anew, memory included. Called by each public call when the process
+// has changed. 0 or -errno.
+int transport_after_fork(struct transport *t);
