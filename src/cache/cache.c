@@ -3,9 +3,11 @@
 
 #include "cache/shard.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define MEMORY_MIN (16 * MIB) // for each data loop
 
@@ -51,11 +53,20 @@ void cache_object_free(struct cache_object *o)
 
 // --- life ---
 
-static int arena_map(struct cache *c, uint64_t len)
+static int arena_map(struct cache *c, uint64_t len, bool shared)
 {
-    void *p =
-        mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int kind = MAP_PRIVATE | MAP_ANONYMOUS;
+    void *p;
 
+    c->arena_fd = -1;
+    if (shared) {
+        kind = MAP_SHARED;
+        c->arena_fd = memfd_create("os2g-cache", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (c->arena_fd < 0 || ftruncate(c->arena_fd, (off_t)len) < 0 ||
+            fcntl(c->arena_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+            return -errno;
+    }
+    p = mmap(NULL, len, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, c->arena_fd, 0);
     if (p == MAP_FAILED)
         return -errno;
     c->arena = p;
@@ -63,6 +74,21 @@ static int arena_map(struct cache *c, uint64_t len)
     // fewer faults and TLB misses; where huge pages are not to be had, small ones do
     madvise(p, len, MADV_HUGEPAGE);
     return 0;
+}
+
+static void arena_unmap(struct cache *c)
+{
+    if (c->arena)
+        munmap(c->arena, c->arena_len);
+    if (c->arena_fd >= 0)
+        close(c->arena_fd);
+}
+
+void cache_arena(const struct cache *c, int *ret_fd, void **ret_base, uint64_t *ret_len)
+{
+    *ret_fd = c->arena_fd;
+    *ret_base = c->arena;
+    *ret_len = c->arena_len;
 }
 
 int cache_new(struct cache **ret, const struct cache_config *config, char **ret_error)
@@ -81,10 +107,11 @@ int cache_new(struct cache **ret, const struct cache_config *config, char **ret_
     c->bucket = config->bucket;
     c->n_shards = config->data_loops;
     atomic_init(&c->next_id, 1);
-    rc = arena_map(c, each * c->n_shards);
+    rc = arena_map(c, each * c->n_shards, config->shared);
     if (rc < 0) {
         *ret_error = xasprintf("no memory for a cache of %llu MiB: %s",
                                (unsigned long long)(config->memory / MIB), strerror(-rc));
+        arena_unmap(c);
         free(c);
         return rc;
     }
@@ -110,7 +137,7 @@ void cache_free(struct cache *c)
         loop_stop(c->shards[i].loop);
     for (unsigned i = 0; i < c->n_shards; i++)
         shard_fini(&c->shards[i]);
-    munmap(c->arena, c->arena_len);
+    arena_unmap(c);
     free(c);
 }
 

@@ -26,12 +26,15 @@ struct cache_config {
     uint64_t memory;     // bytes of the pool, at least 16 MiB per data loop
     unsigned data_loops; // at least 1
     struct s3_bucket *bucket;
+    bool shared; // the pool is a memfd, so that a copy engine's process can have it (gdd/engine.h)
 };
 
 int cache_new(struct cache **ret, const struct cache_config *c, char **ret_error);
 // Ends the data loops. Every read has been released and every load has ended; GETs of pre-reading
 // are cancelled.
 void cache_free(struct cache *c);
+// The whole pool and its descriptor, which stays the cache's: -1 unless it is shared. Any thread.
+void cache_arena(const struct cache *c, int *ret_fd, void **ret_base, uint64_t *ret_len);
 
 // --- object versions ---
 

@@ -37,6 +37,7 @@ struct cache {
     struct s3_bucket *bucket;
     uint8_t *arena;
     uint64_t arena_len;
+    int arena_fd; // or -1
     unsigned n_shards;
     _Atomic uint64_t next_id;
     struct shard shards[];

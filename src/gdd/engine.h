@@ -21,6 +21,10 @@ struct engine_config {
     void *arg;
 };
 
+// Whether this machine has what the helper needs (an NVIDIA driver's device file, or
+// OS2G_CUDA_LIBRARY is set): then the cache's arena had better be shared. Opens nothing.
+bool engine_possible(void);
+
 // On the loop l, as all here but engine_put. 0 or -errno.
 int engine_new(struct engine **ret, struct loop *l, const struct engine_config *c);
 void engine_free(struct engine *e); // every memory was closed; NULL is allowed
@@ -31,8 +35,13 @@ struct engine_open {
     int fd;             // POSIX descriptor of cuMemCreate memory (becomes the engine's), or -1
     uint8_t handle[64]; // else a CUipcMemHandle
     uint64_t handle_offset, size;
+    // Once, on the loop: 0, or why it can't be reached (-ENODEV: no such GPU here, -EIO; text is
+    // CUDA's). Not called when the memory is closed first. NULL is allowed.
+    void (*opened)(void *arg, int error, const char *text);
+    void *arg;
 };
-// *ret can be used at once; errors of opening it show in failed and in each put (-EIO).
+// *ret can be used at once; when opening it fails each put ends with -EIO and it is to be closed
+// all the same. The other memory of the session is not touched by that.
 int engine_memory_open(struct engine *e, struct engine_memory **ret, const struct engine_open *o);
 // Nothing more lands in it when done is called, on the loop.
 void engine_memory_close(struct engine_memory *m, void (*done)(void *arg), void *arg);
