@@ -18,9 +18,13 @@ enum vhost_command_kind {
     VHOST_SESSION_REMOVE,  // the host has gone. Done: nothing touches its memory any more
     VHOST_REGION_ADD,      // fd: memory; region
     VHOST_REGION_REMOVE,   // region. Done: nothing can land there any more
-    VHOST_QUEUE_START,     // fd: kick; ring, queue. Also goes on after a crash (session memory)
-    VHOST_QUEUE_CALL,      // fd: call, or -1
-    VHOST_QUEUE_STOP,      // queue. Done: value is the ring's base; the queue is not touched
+    // fd: kick; ring, queue. Also goes on after a crash (session memory). Done goes out before the
+    // answer to any request does: a start that was not done is one of which the host saw nothing.
+    VHOST_QUEUE_START,
+    // fd: call, or -1. Follows a start; signalled at once, for answers may have gone out before, or
+    // to the one that it replaces.
+    VHOST_QUEUE_CALL,
+    VHOST_QUEUE_STOP, // queue. Done: value is the ring's base; the queue is not touched
 };
 
 struct vhost_command {
@@ -39,7 +43,9 @@ struct vhost_command {
     } ring;
     struct {
         uint32_t uid, gid, pid;
-    } peer; // SESSION_ADD
+        uint32_t pad;
+        uint64_t since_s; // when it connected, wall-clock time
+    } peer;               // SESSION_ADD
 };
 
 enum vhost_event_kind {
