@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mount_table.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/fstab.h"
-#include "daemon/mount_table.h"
 #include "daemon/supervisor.h"
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // os2gd: several exports under one supervisor, from a configuration file.
 #include "base/log.h"
+#include "base/rendezvous.h"
 #include "cli/options.h"
 #include "daemon/config.h"
-#include "daemon/control_client.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/privilege.h"
@@ -50,7 +50,7 @@ static char **metrics_words(const struct config *c)
     words[3] = xasprintf("%u", gid);
     for (size_t i = 0; i < c->n; i++) {
         words[4 + 2 * i] = xstrdup(c->exports[i].name);
-        words[5 + 2 * i] = control_path(geteuid(), c->exports[i].options->directory);
+        words[5 + 2 * i] = rendezvous_control(geteuid(), c->exports[i].options->directory);
     }
     return words;
 }

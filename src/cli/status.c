@@ -3,11 +3,11 @@
 #include "cli/commands.h"
 
 #include "base/clock.h"
+#include "base/mount_table.h"
 #include "base/text.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "daemon/control_client.h"
-#include "daemon/mount_table.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -215,16 +215,19 @@ static int show_all(bool json)
 {
     struct mount_table table;
     int rc = mount_table_read(&table), failed = 0;
+    unsigned shown = 0;
 
     if (rc < 0)
         return session_fail(&status_command, NULL, rc);
-    if (table.n == 0)
-        fputs("nothing is mounted by os2g\n", stderr);
     for (size_t i = 0; i < table.n; i++) {
-        if (i)
+        if (!table.entries[i].ours)
+            continue;
+        if (shown++)
             putchar('\n');
         failed |= show_once(table.entries[i].directory, json);
     }
+    if (!shown)
+        fputs("nothing is mounted by os2g\n", stderr);
     mount_table_free(&table);
     return failed;
 }

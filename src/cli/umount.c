@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/mount_table.h"
+#include "base/rendezvous.h"
 #include "cli/commands.h"
 #include "daemon/control_client.h"
-#include "daemon/mount_table.h"
 #include "front/devfuse/devfuse.h"
 
 #include <stdlib.h>
@@ -31,7 +32,7 @@ static int not_ours(const struct mount_table *t, const char *directory)
 
 static int unmount(const struct mount_entry *e, bool lazy)
 {
-    char *socket_path = control_path(e->owner, e->directory), *error = NULL;
+    char *socket_path = rendezvous_control(e->owner, e->directory), *error = NULL;
     uid_t self = geteuid();
     int rc;
 

@@ -3,8 +3,9 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "daemon/mount_table.h"
-#include "daemon/unix_address.h"
+#include "base/mount_table.h"
+#include "base/rendezvous.h"
+#include "base/unix_address.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -12,39 +13,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define ANSWER_MAX (16 * MIB)
-
-char *control_directory(uid_t owner)
-{
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    char *path;
-
-    if (owner == 0)
-        return xstrdup("/run/os2g");
-    if (owner == geteuid() && runtime && runtime[0] == '/')
-        return xasprintf("%s/os2g", runtime);
-    path = xasprintf("/run/user/%u", owner);
-    if (access(path, F_OK) == 0) {
-        char *below = xasprintf("%s/os2g", path);
-
-        free(path);
-        return below;
-    }
-    free(path);
-    return xasprintf("/tmp/os2g-%u", owner);
-}
-
-char *control_path(uid_t owner, const char *directory)
-{
-    char *parent = control_directory(owner), *path;
-
-    path = xasprintf("%s/%016llx.sock", parent,
-                     (unsigned long long)XXH3_64bits(directory, strlen(directory)));
-    free(parent);
-    return path;
-}
 
 int control_find(const char *path, char **ret_socket, char **ret_error)
 {
@@ -66,7 +36,7 @@ int control_find(const char *path, char **ret_socket, char **ret_error)
     }
     e = mount_table_find(&t, absolute);
     if (e) {
-        *ret_socket = control_path(e->owner, e->directory);
+        *ret_socket = rendezvous_control(e->owner, e->directory);
     } else {
         *ret_error = xasprintf("%s is not in a mount of os2g", path);
         rc = -ENOENT;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking the daemon that serves a mount: where its control socket lies, and one question.
+// Asking the daemon that serves a mount: which its control socket is, and one question.
 // Blocking; for command-line programs and the metrics process.
 #pragma once
 
@@ -7,12 +7,6 @@
 
 #include <jansson.h>
 #include <sys/types.h>
-
-// The directory of control sockets of a user's daemons: /run/os2g for root, else
-// $XDG_RUNTIME_DIR/os2g (our own) or /run/user/UID/os2g, else /tmp/os2g-UID.
-char *control_directory(uid_t owner);
-// The socket of the daemon that has mounted at directory (absolute).
-char *control_path(uid_t owner, const char *directory);
 
 // The socket for a file or directory anywhere in a mount of ours (any user's). -ENOENT and a
 // sentence when it lies in none.

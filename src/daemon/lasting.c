@@ -2,9 +2,9 @@
 #include "daemon/lasting.h"
 
 #include "base/log.h"
-#include "daemon/control_client.h"
+#include "base/rendezvous.h"
+#include "base/unix_address.h"
 #include "daemon/privilege.h"
-#include "daemon/unix_address.h"
 #include "front/devfuse/devfuse.h"
 #include "net/http_client.h"
 
@@ -162,11 +162,11 @@ static int listen_at(const char *path, bool root)
 static int make_control(struct lasting *l, const char *mount, char **ret_error)
 {
     bool root = geteuid() == 0;
-    char *directory = control_directory(geteuid());
+    char *directory = rendezvous_directory(geteuid());
     int rc = make_directory(directory, root);
 
     if (rc == 0) {
-        l->control_path = control_path(geteuid(), mount);
+        l->control_path = rendezvous_control(geteuid(), mount);
         rc = l->control_fd = listen_at(l->control_path, root);
     }
     if (rc < 0)

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/unix_address.h"
 #include "daemon/control_client.h"
 #include "daemon/privilege.h"
-#include "daemon/unix_address.h"
 #include "net/http_head.h"
 
 #include <arpa/inet.h>

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mount_table.h"
 #include "daemon/broker.h"
-#include "daemon/mount_table.h"
 #include "daemon/privilege.h"
 #include "daemon/worker.h"
 #include "front/devfuse/devfuse.h"

@@ -3,7 +3,7 @@
 #include "front/devfuse/mount.h"
 
 #include "base/buf.h"
-#include "base/text.h"
+#include "base/mount_table.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,50 +18,23 @@
 
 // --- what is mounted where ---
 
-// mountinfo writes space, tab, newline and backslash as three octal digits (proc(5)).
-static void unescape(char *s)
-{
-    char *to = s;
-
-    for (; *s; s++) {
-        if (s[0] == '\\' && s[1] && s[2] && s[3]) {
-            *to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-            s += 3;
-        } else {
-            *to++ = *s;
-        }
-    }
-    *to = 0;
-}
-
 // The topmost mount at path: ours, another over one of ours, or any other or none.
 enum top { TOP_OURS, TOP_COVERED, TOP_OTHER };
 
 static enum top topmost(const char *path)
 {
-    FILE *f = fopen("/proc/self/mountinfo", "re");
-    enum top top = TOP_OTHER;
-    char *line = NULL;
-    size_t size = 0;
+    const struct mount_entry *at, *top;
+    enum top result = TOP_OTHER;
+    struct mount_table t;
 
-    while (f && getline(&line, &size, f) > 0) {
-        char *at = NULL, *type = strstr(line, " - ");
-        char *field = strtok_r(line, " ", &at);
-
-        for (int i = 0; field && i < 4; i++)
-            field = strtok_r(NULL, " ", &at);
-        if (!field || !type)
-            continue;
-        unescape(field);
-        if (!strcmp(field, path))
-            top = text_starts_with(type + 3, FSTYPE " ") ? TOP_OURS
-                  : top == TOP_OTHER                     ? TOP_OTHER
-                                                         : TOP_COVERED;
-    }
-    free(line);
-    if (f)
-        fclose(f);
-    return top;
+    if (mount_table_read(&t) < 0)
+        return TOP_OTHER;
+    at = mount_table_at(&t, path);
+    top = mount_table_top(&t, path);
+    if (at)
+        result = at == top ? TOP_OURS : TOP_COVERED;
+    mount_table_free(&t);
+    return result;
 }
 
 // The directory without links, so that it can be found in the table of mounts.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/mount_table.h"
+#include "base/mount_table.h"
 
 #include "base/buf.h"
 #include "base/text.h"
@@ -73,13 +73,12 @@ static void parse_line(struct mount_table *t, const char *line)
     } while (w.len && !word_is(w, "-"));
     type = next_word(&line);
     source = next_word(&line);
-    if (!word_is(type, FS_TYPE))
-        return;
     t->entries = xrealloc(t->entries, (t->n + 1) * sizeof(*t->entries));
     t->entries[t->n++] = (struct mount_entry){
         .directory = unescape(directory.at, directory.len),
         .source = unescape(source.at, source.len),
         .owner = owner_of(next_word(&line)),
+        .ours = word_is(type, FS_TYPE),
     };
 }
 
@@ -142,13 +141,23 @@ const struct mount_entry *mount_table_find(const struct mount_table *t, const ch
 
     // of two at one place the later one covers the earlier
     for (size_t i = 0; i < t->n; i++)
-        if (lies_in(path, t->entries[i].directory) &&
+        if (t->entries[i].ours && lies_in(path, t->entries[i].directory) &&
             (!best || strlen(t->entries[i].directory) >= strlen(best->directory)))
             best = &t->entries[i];
     return best;
 }
 
 const struct mount_entry *mount_table_at(const struct mount_table *t, const char *directory)
+{
+    const struct mount_entry *found = NULL;
+
+    for (size_t i = 0; i < t->n; i++)
+        if (t->entries[i].ours && !strcmp(t->entries[i].directory, directory))
+            found = &t->entries[i];
+    return found;
+}
+
+const struct mount_entry *mount_table_top(const struct mount_table *t, const char *directory)
 {
     const struct mount_entry *found = NULL;
 

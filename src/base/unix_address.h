@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside daemon/: the address of a UNIX socket.
+// The address of a UNIX socket.
 #pragma once
 
 #include "base/base.h"

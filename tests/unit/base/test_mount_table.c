@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/mount_table.h"
+#include "base/mount_table.h"
 
 #include <stdlib.h>
 
@@ -13,14 +13,31 @@ static const char mountinfo[] =
     "42 40 0:37 / /data/deep/er ro - fuse.os2g s3://c ro,user_id=0,group_id=0\n"
     "43 22 0:38 / /other rw - fuse.sshfs host: rw,user_id=0\n";
 
-static void only_our_mounts_are_in_it(void **state)
+static void our_mounts_are_told_from_others(void **state)
 {
     struct mount_table t;
 
     mount_table_parse(&t, mountinfo);
-    assert_int_equal(t.n, 3);
-    assert_string_equal(t.entries[0].source, "s3://a/x");
+    assert_int_equal(t.n, 5);
+    assert_false(t.entries[0].ours);
+    assert_true(t.entries[1].ours);
+    assert_string_equal(t.entries[1].source, "s3://a/x");
+    assert_null(mount_table_at(&t, "/other"));
+    assert_null(mount_table_find(&t, "/other/file"));
     mount_table_free(&t);
+}
+
+static void the_last_mount_at_a_place_is_the_topmost(void **state)
+{
+    char *text = xasprintf("%s44 40 0:39 / /data rw - tmpfs none rw\n", mountinfo);
+    struct mount_table t;
+
+    mount_table_parse(&t, text);
+    assert_false(mount_table_top(&t, "/data")->ours);
+    assert_string_equal(mount_table_at(&t, "/data")->source, "s3://a/x");
+    assert_null(mount_table_top(&t, "/nowhere"));
+    mount_table_free(&t);
+    free(text);
 }
 
 static void blanks_in_directories_are_unescaped(void **state)
@@ -28,8 +45,8 @@ static void blanks_in_directories_are_unescaped(void **state)
     struct mount_table t;
 
     mount_table_parse(&t, mountinfo);
-    assert_string_equal(t.entries[1].directory, "/home/u/my data");
-    assert_int_equal(t.entries[1].owner, 1000);
+    assert_string_equal(t.entries[2].directory, "/home/u/my data");
+    assert_int_equal(t.entries[2].owner, 1000);
     mount_table_free(&t);
 }
 
@@ -70,7 +87,8 @@ static void lines_cut_short_do_no_harm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_our_mounts_are_in_it),
+        cmocka_unit_test(our_mounts_are_told_from_others),
+        cmocka_unit_test(the_last_mount_at_a_place_is_the_topmost),
         cmocka_unit_test(blanks_in_directories_are_unescaped),
         cmocka_unit_test(a_path_belongs_to_the_innermost_mount),
         cmocka_unit_test(a_directory_in_a_mount_is_not_where_it_is_mounted),

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/rendezvous.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+char *rendezvous_directory(uid_t owner)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char *path;
+
+    if (owner == 0)
+        return xstrdup("/run/os2g");
+    if (owner == geteuid() && runtime && runtime[0] == '/')
+        return xasprintf("%s/os2g", runtime);
+    path = xasprintf("/run/user/%u", owner);
+    if (access(path, F_OK) == 0) {
+        char *below = xasprintf("%s/os2g", path);
+
+        free(path);
+        return below;
+    }
+    free(path);
+    return xasprintf("/tmp/os2g-%u", owner);
+}
+
+static char *name_of(uid_t owner, const char *place, const char *suffix)
+{
+    char *parent = rendezvous_directory(owner), *path;
+
+    path = xasprintf("%s/%016llx%s", parent, (unsigned long long)XXH3_64bits(place, strlen(place)),
+                     suffix);
+    free(parent);
+    return path;
+}
+
+char *rendezvous_control(uid_t owner, const char *place)
+{
+    return name_of(owner, place, ".sock");
+}
+
+char *rendezvous_socket(uid_t owner, const char *directory)
+{
+    return name_of(owner, directory, ".vhost");
+}

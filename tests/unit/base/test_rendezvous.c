@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/rendezvous.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "test.h"
+
+static void root_s_sockets_lie_in_run(void **state)
+{
+    char *path = rendezvous_directory(0);
+
+    assert_string_equal(path, "/run/os2g");
+    free(path);
+}
+
+static void a_user_s_sockets_lie_where_the_session_says(void **state)
+{
+    char *path;
+
+    if (geteuid() == 0 && seteuid(12345) < 0)
+        skip();
+    setenv("XDG_RUNTIME_DIR", "/run/mine", 1);
+    path = rendezvous_directory(geteuid());
+    assert_string_equal(path, "/run/mine/os2g");
+    free(path);
+    path = rendezvous_directory(54321); // of another user's session nothing is known
+    assert_string_equal(path, "/tmp/os2g-54321");
+    free(path);
+}
+
+static void places_and_kinds_of_socket_have_names_of_their_own(void **state)
+{
+    char *a = rendezvous_control(0, "/a"), *b = rendezvous_control(0, "/b"),
+         *again = rendezvous_control(0, "/a"), *socket = rendezvous_socket(0, "/a");
+
+    assert_string_equal(a, again);
+    assert_string_not_equal(a, b);
+    assert_string_not_equal(a, socket);
+    free(a);
+    free(b);
+    free(again);
+    free(socket);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(root_s_sockets_lie_in_run),
+        cmocka_unit_test(places_and_kinds_of_socket_have_names_of_their_own),
+        cmocka_unit_test(a_user_s_sockets_lie_where_the_session_says),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
