@@ -321,6 +321,7 @@ static void *thread_main(void *arg)
 
 int loop_start(struct loop **ret, const char *name)
 {
+    static const int faults[] = {SIGBUS, SIGSEGV, SIGILL, SIGFPE};
     sigset_t all, before;
     struct loop *l = NULL;
     int rc = loop_new(&l, name);
@@ -328,8 +329,11 @@ int loop_start(struct loop **ret, const char *name)
     if (rc < 0)
         return rc;
     assert(l);
-    // signals are the business of the program's main thread
+    // signals are the business of the program's main thread; but what a thread's own instructions
+    // raise ends the process without its handler where it is blocked
     sigfillset(&all);
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++)
+        sigdelset(&all, faults[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = -pthread_create(&l->thread, NULL, thread_main, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
