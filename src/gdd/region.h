@@ -38,8 +38,10 @@ struct region_file {
 struct region_map *region_map_new(const struct region_file *gpu_memory, size_t n);
 void region_map_free(struct region_map *m); // nobody uses a piece any more; NULL is allowed
 
-// fd: to be mapped, becomes the map's on success. 0; -EINVAL (empty, overflow, beyond the file's
-// end), -EEXIST (overlaps another), -E2BIG, or -errno of mmap. *ret_id: never 0, not used again.
+// fd: to be mapped, becomes the map's on success (it is closed: nobody else may use it then). 0;
+// -EINVAL (empty, overflow, beyond the file's end); -EEXIST (overlaps another); -E2BIG (too many,
+// or more than 8 TiB in all); -ENOTSUP (neither memfd, tmpfs or huge pages nor declared by the
+// operator); or -errno of mmap. *ret_id: never 0, not used again.
 int region_add(struct region_map *m, const struct region_info *r, int fd, uint64_t *ret_id);
 // A window of engine memory (gdd/engine.h), not mapped.
 int region_add_window(struct region_map *m, const struct region_info *r, void *engine_memory,
@@ -66,9 +68,10 @@ struct region_piece {
 int region_translate(const struct region_map *m, uint64_t addr, uint64_t len,
                      struct region_piece *ret);
 // The whole ring part at a user address, in one piece; REGION_HOST only. NULL: it is in none.
-void *region_translate_user(const struct region_map *m, uint64_t user_addr, uint64_t len);
-// The declared GPU memory (the first, in order of registration, that is there): a piece of it by
-// offset. -ENXIO: there is none; -EFAULT: beyond its end.
+void *region_translate_user(const struct region_map *m, uint64_t user_addr, uint64_t len,
+                            uint64_t *ret_id);
+// The declared GPU memory (the first, in order of region_add, that is there): a piece of it by
+// offset in its file. -ENXIO: there is none; -EFAULT: it is not all there.
 int region_translate_bar(const struct region_map *m, uint64_t offset, uint64_t len,
                          struct region_piece *ret);
 
@@ -91,8 +94,8 @@ struct region_guard {
 void region_guard_arm(struct region_guard *g); // private to the macro
 void region_unguard(struct region_guard *g);
 #define region_guard(g) (region_guard_arm(g), sigsetjmp((g)->env, 0))
-void region_guard_install(
-    void); // SIGBUS handler; once per process; a fault elsewhere kills as ever
+// The SIGBUS handler, once per process; done by region_map_new. A fault elsewhere kills as ever.
+void region_guard_install(void);
 
 // memcpy under guard. 0 or -EFAULT.
 int region_copy_in(void *to, const void *host, size_t len);

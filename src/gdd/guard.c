@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gdd/region.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+static _Thread_local struct region_guard *armed;
+static struct sigaction before;
+
+void region_guard_arm(struct region_guard *g)
+{
+    armed = g;
+    // the handler runs in this thread: only the compiler could move an access out of the guard
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+void region_unguard(struct region_guard *g)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    armed = NULL;
+}
+
+static void on_sigbus(int sig, siginfo_t *info, void *context)
+{
+    struct region_guard *g = armed;
+    bool fault = info->si_code > 0 && info->si_code != BUS_MCEERR_AO;
+
+    if (g && fault) {
+        armed = NULL;
+        siglongjmp(g->env, 1);
+    }
+    // As if there were no guard: the instruction that faulted does so again, and what was sent is
+    // sent again.
+    sigaction(SIGBUS, &before, NULL);
+    if (!fault)
+        raise(SIGBUS);
+}
+
+static void install(void)
+{
+    // SA_NODEFER: the jump out of the handler leaves the signal mask as it is
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, &before);
+}
+
+void region_guard_install(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, install);
+}
+
+int region_copy_in(void *to, const void *host, size_t len)
+{
+    struct region_guard g;
+
+    if (region_guard(&g)) {
+        region_unguard(&g);
+        return -EFAULT;
+    }
+    memcpy(to, host, len);
+    region_unguard(&g);
+    return 0;
+}
+
+int region_copy_out(void *host, const void *from, size_t len)
+{
+    struct region_guard g;
+
+    if (region_guard(&g)) {
+        region_unguard(&g);
+        return -EFAULT;
+    }
+    memcpy(host, from, len);
+    region_unguard(&g);
+    return 0;
+}
