@@ -39,8 +39,10 @@ struct virtq {
     const struct region_map *map;
     struct virtq_log *log;
     void *desc, *avail, *used; // in the host's memory: only under a guard
-    uint16_t last_avail;
-    unsigned in_progress;
+    uint64_t regions[3];       // where these lie
+    uint16_t last_avail, seen_avail;
+    bool asks_kicks;
+    atomic_uint in_progress; // taken, or pending, and not answered
     int kick_fd;
     uint16_t *pending; // heads to be carried out again
     unsigned n_pending;
@@ -56,12 +58,21 @@ struct virtq {
 
 // log: zeroed, or of the worker before. resumed, or the ring goes on at the base that it was
 // stopped at with as many requests unanswered as the log holds: those are pending. Else the log
-// is emptied. 0; -EINVAL (size, addresses); -EFAULT.
+// is emptied. kick_fd becomes q's on success. 0; -EINVAL (size, alignment, a part of the ring in no
+// region); -EFAULT; -EBADMSG (the ring's used index is not what the log says).
 int virtq_start(struct virtq *q, const struct region_map *map, struct virtq_log *log,
                 const struct vhost_command *start, int kick_fd);
-// Nobody pushes any more. Returns the base. Requests in progress stay in the log.
+// Nobody pushes any more, nor watches kick_fd, which is closed. Returns the base. Requests in
+// progress stay in the log.
 uint32_t virtq_stop(struct virtq *q);
-void virtq_set_call(struct virtq *q, int call_fd); // becomes q's
+// After virtq_start; call_fd (or -1) becomes q's. It is signalled at once: what was pushed before,
+// by another worker too, may not have been.
+void virtq_set_call(struct virtq *q, int call_fd);
+// kick_fd is readable: takes the kick; never blocks, whatever the host does with its descriptor.
+// false: it is no eventfd, and the session is to end.
+bool virtq_kicked(struct virtq *q);
+// The ring lies in this region: it must not go away while the queue runs.
+bool virtq_touches(const struct virtq *q, uint64_t region_id);
 
 // One request: the pieces of its descriptors, device-readable ones first.
 struct virtq_chain {
@@ -69,13 +80,14 @@ struct virtq_chain {
     bool replayed; // taken by a worker before this one
     unsigned n_in, n_out;
     uint64_t in_len, out_len;    // of each kind
-    unsigned max;                // room in pieces
+    unsigned max;                // room in pieces: VHOST_RING_MAX, and a few for split ones
     struct region_piece *pieces; // [n_in + n_out], caller's memory
 };
 
 // On the namespace loop. 1: a chain; 0: none (then notifications were turned on, and it was looked
-// again); -EBADMSG and the like: the ring is bad, the session is to end. A chain has at most
-// VHOST_RING_MAX descriptors, indirect ones included.
+// again); -EBADMSG and the like: the ring is bad (*ret_why: static text), the session is to end. A
+// chain has at most VHOST_RING_MAX descriptors, indirect ones included, none of them empty. A
+// descriptor that crosses from one region into the next becomes two pieces.
 int virtq_pop(struct virtq *q, struct virtq_chain *ret, const char **ret_why);
 // The answer has been written: len bytes of device-writable memory. Any loop. 0 or -EFAULT. Signals
 // as EVENT_IDX or NO_INTERRUPT says.
