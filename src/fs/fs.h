@@ -75,7 +75,7 @@ struct fs_reply {
 // The wire's request begins with this.
 struct fs_request {
     const struct fs_reply *reply;
-    uint64_t unique;
+    uint64_t unique; // among the requests of all hosts
     uint32_t uid, gid, pid;
     // read and fetch: where the bytes go, the wire's until the answer; cache/dest.h. NULL: read
     // answers with data, and there is no fetch.

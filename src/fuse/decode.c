@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests checked and handed to fs/. Whatever is wrong with one is answered here.
+#include "cache/dest.h"
 #include "fuse/internal.h"
+#include "wire/ops.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -41,6 +43,8 @@ static void op_lookup(struct fuse_request *r, const void *arg, size_t len)
 // The root's one reference is the mount's.
 static void forget(struct fuse_request *r, uint64_t node, uint64_t n)
 {
+    if (node != FS_ROOT)
+        n = fuse_drop_node(r->session, node, n);
     if (node != FS_ROOT && n)
         config(r)->ops->forget(config(r)->fs, node, n);
 }
@@ -95,6 +99,10 @@ static void op_read(struct fuse_request *r, const void *arg, size_t len)
 
     if (in->size > r->session->negotiated.max_read || in->offset > (uint64_t)INT64_MAX - in->size) {
         fuse_reply_error(r, -EINVAL);
+    } else if (!fuse_holds_handle(r->session, in->fh, false)) {
+        fuse_reply_error(r, -EBADF);
+    } else if (r->fs.dest && in->size > r->fs.dest->len) {
+        fuse_reply_error(r, -EINVAL);
     } else if (!in->size) {
         fuse_reply_bytes(r, NULL, 0);
     } else {
@@ -103,11 +111,21 @@ static void op_read(struct fuse_request *r, const void *arg, size_t len)
     }
 }
 
+// A replayed one finds its work done.
+static bool may_release(struct fuse_request *r, uint64_t handle, bool dir)
+{
+    if (fuse_drop_handle(r->session, handle, dir))
+        return true;
+    fuse_reply_error(r, r->fs.replayed ? 0 : -EBADF);
+    return false;
+}
+
 static void op_release(struct fuse_request *r, const void *arg, size_t len)
 {
     const struct fuse_release_in *in = arg;
 
-    config(r)->ops->release(config(r)->fs, &r->fs, in->fh);
+    if (may_release(r, in->fh, false))
+        config(r)->ops->release(config(r)->fs, &r->fs, in->fh);
 }
 
 static void op_opendir(struct fuse_request *r, const void *arg, size_t len)
@@ -119,8 +137,8 @@ static void op_readdir(struct fuse_request *r, const void *arg, size_t len)
 {
     const struct fuse_read_in *in = arg;
 
-    if (!in->size) {
-        fuse_reply_error(r, -EINVAL);
+    if (!in->size || !fuse_holds_handle(r->session, in->fh, true)) {
+        fuse_reply_error(r, in->size ? -EBADF : -EINVAL);
         return;
     }
     fuse_dirents_begin(r, in->size);
@@ -132,7 +150,8 @@ static void op_releasedir(struct fuse_request *r, const void *arg, size_t len)
 {
     const struct fuse_release_in *in = arg;
 
-    config(r)->ops->releasedir(config(r)->fs, &r->fs, in->fh);
+    if (may_release(r, in->fh, true))
+        config(r)->ops->releasedir(config(r)->fs, &r->fs, in->fh);
 }
 
 static void op_statfs(struct fuse_request *r, const void *arg, size_t len)
@@ -172,6 +191,10 @@ static void op_ioctl(struct fuse_request *r, const void *arg, size_t len)
         fuse_reply_error(r, -EINVAL);
         return;
     }
+    if (!fuse_holds_handle(r->session, in->fh, in->flags & FUSE_IOCTL_DIR)) {
+        fuse_reply_error(r, -EBADF);
+        return;
+    }
     r->max_out = in->out_size;
     config(r)->ops->ioctl(config(r)->fs, &r->fs, r->nodeid, in->fh, in->cmd, in + 1, in->in_size,
                           in->out_size);
@@ -197,6 +220,7 @@ static void op_interrupt(struct fuse_request *r, const void *arg, size_t len)
 static void op_destroy(struct fuse_request *r, const void *arg, size_t len)
 {
     r->session->destroyed = true;
+    fuse_session_give_back(r->session, UINT64_MAX);
     fuse_reply_error(r, 0);
 }
 
@@ -207,22 +231,22 @@ static const struct fuse_op ops[] = {
     [FUSE_DESTROY] = {op_destroy, .any_user = true},
     [FUSE_INTERRUPT] = {op_interrupt, sizeof(struct fuse_interrupt_in), .any_user = true},
 
-    [FUSE_LOOKUP] = {op_lookup},
+    [FUSE_LOOKUP] = {op_lookup, .node = true},
     [FUSE_FORGET] = {op_forget, sizeof(struct fuse_forget_in), .any_user = true},
     [FUSE_BATCH_FORGET] = {op_batch_forget, sizeof(struct fuse_batch_forget_in), .any_user = true},
-    [FUSE_GETATTR] = {op_getattr, sizeof(struct fuse_getattr_in)},
-    [FUSE_ACCESS] = {op_access, sizeof(struct fuse_access_in)},
+    [FUSE_GETATTR] = {op_getattr, sizeof(struct fuse_getattr_in), .node = true},
+    [FUSE_ACCESS] = {op_access, sizeof(struct fuse_access_in), .node = true},
     [FUSE_STATFS] = {op_statfs},
-    [FUSE_GETXATTR] = {op_getxattr, sizeof(struct fuse_getxattr_in)},
-    [FUSE_LISTXATTR] = {op_listxattr, sizeof(struct fuse_getxattr_in)},
-    [FUSE_IOCTL] = {op_ioctl, sizeof(struct fuse_ioctl_in)},
+    [FUSE_GETXATTR] = {op_getxattr, sizeof(struct fuse_getxattr_in), .node = true},
+    [FUSE_LISTXATTR] = {op_listxattr, sizeof(struct fuse_getxattr_in), .node = true},
+    [FUSE_IOCTL] = {op_ioctl, sizeof(struct fuse_ioctl_in), .node = true},
     // there are no symbolic links
     [FUSE_READLINK] = {.error = -EINVAL},
 
-    [FUSE_OPEN] = {op_open, sizeof(struct fuse_open_in)},
+    [FUSE_OPEN] = {op_open, sizeof(struct fuse_open_in), .node = true},
     [FUSE_READ] = {op_read, sizeof(struct fuse_read_in), .any_user = true},
     [FUSE_RELEASE] = {op_release, sizeof(struct fuse_release_in), .any_user = true},
-    [FUSE_OPENDIR] = {op_opendir},
+    [FUSE_OPENDIR] = {op_opendir, .node = true},
     [FUSE_READDIR] = {op_readdir, sizeof(struct fuse_read_in), .any_user = true},
     [FUSE_READDIRPLUS] = {op_readdir, sizeof(struct fuse_read_in), .any_user = true},
     [FUSE_RELEASEDIR] = {op_releasedir, sizeof(struct fuse_release_in), .any_user = true},
@@ -245,10 +269,19 @@ static const struct fuse_op ops[] = {
     [FUSE_REMOVEXATTR] = {.error = -EROFS},
 };
 
+// Of wire/ops.h, from OS2G_OP_HELLO on.
+static const struct fuse_op private_ops[] = {
+    {fuse_hello, sizeof(struct os2g_hello_in), .any_user = true},
+    {fuse_fetch, sizeof(struct os2g_fetch_in)},
+    {fuse_region, sizeof(struct os2g_region_in), .any_user = true},
+};
+
 const struct fuse_op *fuse_op_find(uint32_t opcode)
 {
     static const struct fuse_op unknown = {.error = -ENOSYS};
 
+    if (opcode - OS2G_OP_HELLO < ARRAY_LEN(private_ops))
+        return &private_ops[opcode - OS2G_OP_HELLO];
     if (opcode >= ARRAY_LEN(ops) || (!ops[opcode].run && !ops[opcode].error))
         return &unknown;
     return &ops[opcode];

@@ -52,6 +52,8 @@ bool fuse_dirents_add(struct fs_request *req, const char *name, size_t len, uint
         // the kernel takes no reference for these two
         if (is_dots(name, len))
             entry.nodeid = 0;
+        if (entry.nodeid && fuse_hold_node(r->session, entry.nodeid) < 0)
+            return false;
         memcpy(to, &entry, sizeof(entry));
         to += sizeof(entry);
     }
@@ -65,14 +67,12 @@ bool fuse_dirents_add(struct fs_request *req, const char *name, size_t len, uint
 // Gives back the references of an answer that was not heard.
 static void unlookup_all(struct fuse_request *r)
 {
-    struct fuse_session *s = r->session;
-
     for (size_t at = 0; at < r->dirents_len;) {
         struct fuse_direntplus d;
 
         memcpy(&d, r->dirents + at, FUSE_NAME_OFFSET_DIRENTPLUS);
         if (d.entry_out.nodeid)
-            s->config.ops->unlookup(s->config.fs, d.entry_out.nodeid, 1);
+            fuse_unhold_node(r->session, d.entry_out.nodeid);
         at += FUSE_DIRENTPLUS_SIZE(&d);
     }
 }
@@ -80,8 +80,7 @@ static void unlookup_all(struct fuse_request *r)
 void fuse_dirents_end(struct fs_request *req)
 {
     struct fuse_request *r = container_of(req, struct fuse_request, fs);
-    struct fuse_out_header h = {.len = (uint32_t)(sizeof(h) + r->dirents_len),
-                                .unique = r->fs.unique};
+    struct fuse_out_header h = {.len = (uint32_t)(sizeof(h) + r->dirents_len), .unique = r->unique};
     struct iovec iov[] = {{&h, sizeof(h)}, {r->dirents, r->dirents_len}};
 
     if (fuse_reply_send(r, iov, r->dirents_len ? 2 : 1) == -ENOENT && plus(r))

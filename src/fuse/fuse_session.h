@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fuse/: the FUSE language (<linux/fuse.h>): requests decoded and checked, answers encoded. No
 // I/O: a wire gives bytes in and takes iovecs out. Every wire speaks through it. Uses fs/'s ops
-// table and base/.
+// table, wire/, the length of a cache/dest.h and base/.
 #pragma once
 
 #include "fs/fs.h"
@@ -50,6 +50,9 @@ struct fuse_session_config {
     // What this host holds of nodes and handles (holdings.h): it can give back no others. NULL
     // for the local kernel, which is believed. Not owned.
     struct fuse_holdings *holdings;
+    // Hosts number their requests alike: so that two of them are never taken for one, fs/ sees the
+    // numbers of this host mixed with this, which no host knows. 0: as they are.
+    uint64_t unique_key;
 };
 
 // What INIT agreed on; kept by the wire across a crash of the worker (there is no second INIT).
@@ -72,11 +75,15 @@ void fuse_session_free(struct fuse_session *s);
 // Settled before the answer to INIT is sent.
 const struct fuse_negotiated *fuse_session_negotiated(const struct fuse_session *s);
 bool fuse_session_destroyed(const struct fuse_session *s); // DESTROY has come, and no INIT since
+// Gives back to fs/ what the host holds, at most max things: it has gone. True: that was all. On
+// the namespace loop.
+bool fuse_session_give_back(struct fuse_session *s, uint64_t max);
 
 // Embedded in the wire's slot; filled by fuse_session_dispatch.
 struct fuse_request {
     struct fs_request fs; // first
     struct fuse_session *session;
+    uint64_t unique; // the host's number for it
     uint64_t nodeid;
     uint32_t opcode;
     uint32_t max_out; // room for the answer behind its header, as the request says

@@ -64,6 +64,8 @@ void fuse_init(struct fuse_request *r, const void *arg, size_t len)
         fuse_reply_error(r, -EPROTO);
         return;
     }
+    // whoever mounts, or boots, has nothing of before
+    fuse_session_give_back(s, UINT64_MAX);
     negotiate(s, &in);
     out.max_readahead = n->max_readahead;
     out.flags = (uint32_t)n->flags;

@@ -46,9 +46,31 @@ struct fuse_op {
     size_t arg_size; // a message with less is refused
     int error;       // the answer, where run is NULL
     bool any_user;   // sent in nobody's name in particular
+    bool node;       // concerns a node, which the host must hold
 };
 
 const struct fuse_op *fuse_op_find(uint32_t opcode); // never NULL
+
+// --- private.c: the operations of wire/ops.h ---
+
+void fuse_hello(struct fuse_request *r, const void *arg, size_t len);
+void fuse_fetch(struct fuse_request *r, const void *arg, size_t len);
+void fuse_region(struct fuse_request *r, const void *arg, size_t len);
+void fuse_reply_fetched(struct fs_request *req, int error, uint64_t size);
+
+// --- hold.c: whether the host holds what it speaks of; all true for a host that is believed ---
+
+bool fuse_holds_node(const struct fuse_session *s, uint64_t node);
+bool fuse_holds_handle(const struct fuse_session *s, uint64_t handle, bool dir);
+// The answer that is about to be sent gives it to the host. 0 or -ENOMEM.
+int fuse_hold_node(struct fuse_session *s, uint64_t node);
+int fuse_hold_handle(struct fuse_session *s, uint64_t handle, bool dir);
+// That answer did not reach the host.
+void fuse_unhold_node(struct fuse_session *s, uint64_t node);
+void fuse_unhold_handle(struct fuse_session *s, uint64_t handle, bool dir);
+// The host gives it back; how many references it had / whether it had it.
+uint64_t fuse_drop_node(struct fuse_session *s, uint64_t node, uint64_t n);
+bool fuse_drop_handle(struct fuse_session *s, uint64_t handle, bool dir);
 
 // --- init.c ---
 

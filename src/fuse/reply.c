@@ -31,15 +31,15 @@ int fuse_reply_send(struct fuse_request *r, const struct iovec *iov, int n)
     int rc = r->session->config.wire->send(r, iov, n);
 
     if (rc < 0 && rc != -ENOENT)
-        log_debug("fuse", "answer to request %llu (opcode %u): %s",
-                  (unsigned long long)r->fs.unique, r->opcode, strerror(-rc));
+        log_debug("fuse", "answer to request %llu (opcode %u): %s", (unsigned long long)r->unique,
+                  r->opcode, strerror(-rc));
     return rc;
 }
 
 static int send_one(struct fuse_request *r, int error, const void *data, size_t len)
 {
     struct fuse_out_header h = {
-        .len = (uint32_t)(sizeof(h) + len), .error = error, .unique = r->fs.unique};
+        .len = (uint32_t)(sizeof(h) + len), .error = error, .unique = r->unique};
     struct iovec iov[] = {{&h, sizeof(h)}, {(void *)data, len}};
 
     return fuse_reply_send(r, iov, len ? 2 : 1);
@@ -102,8 +102,13 @@ static void reply_entry(struct fs_request *req, const struct fs_entry *e)
     struct fuse_entry_out out;
 
     fuse_entry_encode(&out, e);
-    if (send_one(r, 0, &out, sizeof(out)) == -ENOENT && out.nodeid)
+    if (out.nodeid && fuse_hold_node(s, out.nodeid) < 0) {
         s->config.ops->unlookup(s->config.fs, out.nodeid, 1);
+        fuse_reply_error(r, -ENOMEM);
+        return;
+    }
+    if (send_one(r, 0, &out, sizeof(out)) == -ENOENT && out.nodeid)
+        fuse_unhold_node(s, out.nodeid);
     fuse_reply_end(r);
 }
 
@@ -127,9 +132,15 @@ static void reply_opened(struct fs_request *req, const struct fs_opened *o)
         .open_flags = (o->direct_io ? FOPEN_DIRECT_IO : 0) |
                       (o->keep_cache ? FOPEN_KEEP_CACHE : 0) | (o->cache_dir ? FOPEN_CACHE_DIR : 0),
     };
+    bool dir = r->opcode == FUSE_OPENDIR;
 
-    if (send_one(r, 0, &out, sizeof(out)) == -ENOENT && !o->known)
+    if (fuse_hold_handle(s, out.fh, dir) < 0) {
         s->config.ops->unopen(s->config.fs, out.fh);
+        fuse_reply_error(r, -ENOMEM);
+        return;
+    }
+    if (send_one(r, 0, &out, sizeof(out)) == -ENOENT && !o->known)
+        fuse_unhold_handle(s, out.fh, dir);
     fuse_reply_end(r);
 }
 
@@ -137,7 +148,7 @@ static void reply_opened(struct fs_request *req, const struct fs_opened *o)
 static void reply_data(struct fs_request *req, const struct iovec *iov, int n)
 {
     struct fuse_request *r = from_fs(req);
-    struct fuse_out_header h = {.unique = r->fs.unique};
+    struct fuse_out_header h = {.unique = r->unique};
     struct iovec all[1 + FS_DATA_IOVS];
     size_t len = 0;
 
@@ -150,6 +161,18 @@ static void reply_data(struct fs_request *req, const struct iovec *iov, int n)
     assert(len <= r->max_out);
     h.len = (uint32_t)(sizeof(h) + len);
     fuse_reply_send(r, all, 1 + n);
+    fuse_reply_end(r);
+}
+
+// The same where the bytes are in the host's memory already.
+static void reply_landed(struct fs_request *req, uint64_t len)
+{
+    struct fuse_request *r = from_fs(req);
+    struct fuse_out_header h = {.len = (uint32_t)(sizeof(h) + len), .unique = r->unique};
+    struct iovec iov = {&h, sizeof(h)};
+
+    assert(len <= r->max_out);
+    fuse_reply_send(r, &iov, 1);
     fuse_reply_end(r);
 }
 
@@ -175,7 +198,7 @@ static void reply_ioctl(struct fs_request *req, int result, const void *out, siz
     struct fuse_request *r = from_fs(req);
     struct fuse_ioctl_out head = {.result = result};
     struct fuse_out_header h = {.len = (uint32_t)(sizeof(h) + sizeof(head) + len),
-                                .unique = r->fs.unique};
+                                .unique = r->unique};
     struct iovec iov[] = {{&h, sizeof(h)}, {&head, sizeof(head)}, {(void *)out, len}};
 
     assert(len <= r->max_out);
@@ -204,6 +227,8 @@ const struct fs_reply fuse_fs_reply = {
     .attr = reply_attr,
     .opened = reply_opened,
     .data = reply_data,
+    .landed = reply_landed,
+    .fetched = fuse_reply_fetched,
     .statfs = reply_statfs,
     .ioctl = reply_ioctl,
     .dirent = fuse_dirents_add,

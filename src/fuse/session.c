@@ -45,6 +45,18 @@ static void refuse(struct fuse_request *r, int error)
         fuse_reply_error(r, error);
 }
 
+// One number for each request of all hosts (a permutation, splitmix64's, of this host's numbers).
+static uint64_t unique_in_export(const struct fuse_session *s, uint64_t unique)
+{
+    uint64_t x = unique ^ s->config.unique_key;
+
+    if (!s->config.unique_key)
+        return unique;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return x ^ x >> 31;
+}
+
 int fuse_session_dispatch(struct fuse_session *s, struct fuse_request *r, const void *in,
                           size_t len, const struct fuse_arrival *arrival)
 {
@@ -55,16 +67,22 @@ int fuse_session_dispatch(struct fuse_session *s, struct fuse_request *r, const 
         return -EBADMSG;
     *r = (struct fuse_request){
         .fs = {.reply = &fuse_fs_reply,
-               .unique = h->unique,
+               .unique = unique_in_export(s, h->unique),
                .uid = h->uid,
                .gid = h->gid,
                .pid = h->pid,
                .dest = arrival->dest,
                .replayed = arrival->replayed},
         .session = s,
+        .unique = h->unique,
         .nodeid = h->nodeid,
         .opcode = h->opcode,
     };
+    if (s->negotiated.hello) {
+        r->fs.uid = s->config.peer_uid;
+        r->fs.gid = s->config.peer_gid;
+        r->fs.pid = s->config.peer_pid;
+    }
     len -= sizeof(*h);
     op = fuse_op_find(h->opcode);
     log_debug("fuse", "request %llu: opcode %u, node %llu", (unsigned long long)h->unique,
@@ -76,8 +94,10 @@ int fuse_session_dispatch(struct fuse_session *s, struct fuse_request *r, const 
         refuse(r, -EINVAL);
     else if (!s->negotiated.minor && h->opcode != FUSE_INIT)
         refuse(r, -EIO);
-    else if (denied(s, op, h->uid))
+    else if (denied(s, op, r->fs.uid))
         refuse(r, -EACCES);
+    else if (op->node && !fuse_holds_node(s, r->nodeid))
+        refuse(r, -ESTALE);
     else
         op->run(r, h + 1, len);
     return 0;

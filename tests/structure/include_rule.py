@@ -21,7 +21,7 @@ LAYERS = {
     "cache": ["base", "loop", "net", "s3"],
     "prefetch": ["base"],
     "fs": ["base", "loop", "net", "s3", "cache", "prefetch", "wire"],
-    "fuse": ["base", "loop", "fs/fs.h", "wire"],
+    "fuse": ["base", "loop", "fs/fs.h", "cache/dest.h", "wire"],
     # the CUDA driver, opened when it is there
     "cuda": ["base"],
     "gdd": ["base", "loop", "cache/dest.h", "cuda"],

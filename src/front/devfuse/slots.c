@@ -180,7 +180,7 @@ struct slot *slots_find(struct slots *s, uint64_t unique)
     for (unsigned i = 0; i < SLOTS; i++) {
         struct slot *slot = &s->slot[i];
 
-        if (state(slot) == SLOT_BUSY && slot->request.fs.unique == unique)
+        if (state(slot) == SLOT_BUSY && slot->request.unique == unique)
             return slot;
     }
     return NULL;

@@ -23,7 +23,7 @@ static void fill(struct slot *slot, uint64_t unique, uint32_t len)
     struct fuse_in_header h = {.len = len, .opcode = FUSE_STATFS, .unique = unique};
 
     memcpy(slot->shared->message, &h, sizeof(h));
-    slot->request.fs.unique = unique;
+    slot->request.unique = unique;
 }
 
 struct left {
