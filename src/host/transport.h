@@ -2,15 +2,19 @@
 // host/: libos2g. Uses wire/, cuda/ and base/ only, no loop: it works on its callers' threads.
 //
 //   file.c, fetch.c, batch.c, plan.c, …   the public calls (include/os2g/os2g.h)
-//   buffer.c, bounce.c, cuda_*.c          memory: where a destination lies
+//   client.h                              a connection, what every call does first, its errors
+//   io.h, call.h                          one read or fetch; one question, waited for
+//   buffer.c, staging.c, cuda_*.c         memory: where a destination lies
 //   transport.h                           this: requests to the device and their completions
 //   vhost_*.c | guest.c                   its two kinds: a socket, or a mount's .os2g/gdd
+//                                         (transport_kind.h)
 //
 // A request is a FUSE message (or one of wire/ops.h) with a destination for its data. Its end is
 // reported once, by a call of done on whichever thread is collecting completions: one that waits
 // (transport_wait), or one that polls. Requests that were under way when the daemon went away are
 // sent again to the next one when they may be (READ of a reopened file, FETCH, LOOKUP …): the
-// transport does that itself for requests marked again; others end with -ENOTCONN.
+// transport does that itself for requests marked again; others end with -ENOTCONN. Numbers of nodes
+// and handles are worth nothing in a later session: requests that name some have renew.
 #pragma once
 
 #include "base/base.h"
@@ -32,10 +36,16 @@ struct transport_request {
     unsigned n_in;
     void *out; // what follows fuse_out_header, before the data (fuse_open_out, os2g_fetch_out …)
     uint32_t out_len;
-    bool out_variable;               // the answer may be shorter (READDIR, IOCTL)
-    struct transport_memory *memory; // READ, FETCH: where data lands, or NULL
-    uint64_t memory_offset, data_len;
-    bool again; // may be carried out a second time
+    bool out_variable;                // the answer may be shorter (READDIR, IOCTL)
+    struct transport_memory *memory;  // READ, FETCH: where data lands, or NULL
+    uint64_t memory_offset, data_len; // at most TRANSPORT_DATA_MAX
+    bool again;                       // may be carried out a second time
+    // Of the session whose nodes or handles this names (transport_generation); 0: none but the
+    // root, right in any. In another session r ends with -ENOTCONN, unless there is renew: called
+    // on a thread that collects, where it may make requests and wait for them, it puts right what
+    // in says, and generation; 0, or what r ends with.
+    unsigned generation;
+    int (*renew)(struct transport_request *r);
     // error: 0 or -errno of the answer, -ECANCELED, -ETIMEDOUT never comes from here. out_got:
     // bytes of out; data_got: bytes that have landed.
     void (*done)(struct transport_request *r, int error, uint32_t out_got, uint64_t data_got);
@@ -44,14 +54,28 @@ struct transport_request {
     struct list link;
     uint64_t unique;
     int slot;
-    unsigned generation;
     bool cancelled;
+    int error; // set before transport_post, as the next two
+    uint32_t out_got;
+    uint64_t data_got;
 };
+
+#define TRANSPORT_DATA_MAX (4 * GIB - 2 * MIB)
+#define TRANSPORT_IN_MAX   (20 * KIB) // of a request's in, together
+#define TRANSPORT_OUT_MAX  (64 * KIB)
 
 // --- making one (connect.c) ---
 
-// path: of a socket. INIT and HELLO are done when it returns. event: as os2g_options.event.
-int transport_vhost_new(struct transport **ret, const char *path, const struct os2g_options *o);
+// path: of a socket. INIT and HELLO are done when it returns. o: filled in (client.h); o->event as
+// in os2g_options. start: called before each attempt to connect, to see that there is a daemon: 0
+// or -errno, with a sentence (client_fail); NULL: nothing is to be started.
+struct transport_vhost_config {
+    const char *path;
+    const struct os2g_options *o;
+    int (*start)(void *arg);
+    void *arg;
+};
+int transport_vhost_new(struct transport **ret, const struct transport_vhost_config *c);
 // directory: a mount in a guest.
 int transport_guest_new(struct transport **ret, const char *directory,
                         const struct os2g_options *o);
@@ -60,14 +84,21 @@ void transport_free(struct transport *t);
 
 // --- requests; any thread ---
 
-// Submits; waits for a free slot, up to the time-out. 0, or -errno and done is not called.
-// -EAGAIN instead of waiting when nonblock.
+// Submits; waits for a free slot, up to the time-out: -ETIMEDOUT, or, when nonblock, -EAGAIN; then
+// done is not called. Anything else that goes wrong is reported by done, which is never called
+// inside. While there is no session requests wait for the next.
 int transport_submit(struct transport *t, struct transport_request *r, bool nonblock);
+// Ends r, which was not submitted, as if the device had: whoever collects next calls
+// done(r, r->error, r->out_got, r->data_got).
+void transport_post(struct transport *t, struct transport_request *r);
 // Submissions between these two reach the device with one kick. Per thread.
 void transport_plug(struct transport *t);
 void transport_unplug(struct transport *t);
-// Asks the device to give it up; done follows in any case.
+// Asks the device to give it up; done follows in any case. Nothing, when r has ended already (its
+// memory must be there still).
 void transport_cancel(struct transport *t, struct transport_request *r);
+// Gives n references to a node back (of the present session). Never waits.
+void transport_forget(struct transport *t, unsigned generation, uint64_t nodeid, uint64_t n);
 // Collects completions until *flag is set (by a done, with transport_flag), or the time is over:
 // -ETIMEDOUT. deadline_ns: CLOCK_MONOTONIC, UINT64_MAX: none. Any number of threads at once: one
 // collects, the others sleep and one of them takes over.
@@ -77,10 +108,11 @@ void transport_flag(struct transport *t, _Atomic uint32_t *flag); // sets it and
 unsigned transport_poll(struct transport *t);
 // Readable when transport_poll may have something to do. For os2g_batch_eventfd.
 int transport_event_fd(struct transport *t);
-// The unique generation of the daemon's session: a change tells files to open anew.
+// The number of the present session, or of the next one when there is none: a change tells files to
+// open anew. Never 0.
 unsigned transport_generation(struct transport *t);
 uint32_t transport_max_read(const struct transport *t);
-void transport_stats(struct transport *t, struct os2g_stats *ret);
+void transport_stats(struct transport *t, struct os2g_stats *ret); // what it knows of
 
 // --- memory; any thread ---
 
@@ -94,7 +126,10 @@ int transport_memory_add_cuda(struct transport *t, struct transport_memory **ret
 // A lease of the BAR; guest only. *ret_base: where it is mapped.
 int transport_memory_lease(struct transport *t, struct transport_memory **ret, void **ret_base,
                            uint64_t size);
-// When it returns nothing can land there any more (requests that name it end with -ECANCELED).
+// When it returns nothing can land there any more; requests that name it end with -ECANCELED, those
+// to come, too.
+void transport_memory_cut(struct transport *t, struct transport_memory *m);
+// Cuts it off, unless that has been done, and frees m.
 void transport_memory_remove(struct transport *t, struct transport_memory *m);
 
 // --- fork ---

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// One question to the device, waited for.
+#pragma once
+
+#include "host/client.h"
+
+struct call {
+    uint32_t opcode;
+    unsigned generation; // as of struct transport_request; 0 with the root
+    uint64_t nodeid;
+    struct iovec in[3]; // copied
+    unsigned n_in;
+    void *out;
+    uint32_t out_len;
+    bool out_variable;
+    uint64_t deadline_ns; // 0: client_deadline
+};
+// The number of bytes of out, or -errno (no sentence): of the answer, -ETIMEDOUT, -ENOTCONN (of a
+// session that has ended: with generation 0 it is asked again by itself).
+int call_run(struct os2g *c, const struct call *call);

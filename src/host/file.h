@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open files. Nodes and handles are a session's; a file is opened again by its path in the next
+// one, and is stale unless it is the same version.
+#pragma once
+
+#include "host/client.h"
+
+struct os2g_file {
+    struct os2g *client;
+    char *path;
+    uint64_t size;
+    int64_t mtime_s;
+    char etag[128]; // "" if not known
+
+    struct {
+        struct fork_lock lock; // FORK_FILE
+        unsigned generation;   // of node and handle
+        uint64_t node, handle;
+    } locked;
+};
+
+// What a READ is sent with; of which session it is.
+void file_handle(struct os2g_file *f, unsigned *ret_generation, uint64_t *ret_handle);
+// Sees that f is open in the present session; waits. 0; -ESTALE: another version; -errno.
+int file_renew(struct os2g_file *f);
