@@ -199,9 +199,14 @@ static void attempt(struct s3_op *op)
 
 // --- hedging ---
 
+static bool is_small(const struct get_op *g)
+{
+    return g->user->len <= HEDGE_MAX_LEN || (g->whole && g->user->hedge);
+}
+
 static bool may_hedge(const struct get_op *g)
 {
-    return g->user->hedge && g->user->len <= HEDGE_MAX_LEN &&
+    return g->user->hedge && is_small(g) &&
            !s3_bucket_settings(g->op.client->bucket)->no_hedging;
 }
 
@@ -263,7 +268,7 @@ static void learn_latency(struct get_op *g, const struct s3_request *r)
 {
     const struct http_exchange *x = &r->x;
 
-    if (!r->sent_ns || !x->started_ns || g->user->len > HEDGE_MAX_LEN)
+    if (!r->sent_ns || !x->started_ns || !is_small(g))
         return;
     if (x->first_byte_ns)
         hedge_sample(&g->op.client->hedge, x->first_byte_ns - x->started_ns);

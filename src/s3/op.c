@@ -130,7 +130,8 @@ void s3_op_report(struct s3_op *op, int error, const char *name, size_t name_len
                  s3_bucket_settings(op->client->bucket)->bucket);
     else
         snprintf(what, sizeof(what), "%s ", kind_names[op->kind]);
-    if (error != -ENOENT && error != -ESTALE && error != -ECANCELED)
+    if (error != -ENOENT && error != -ESTALE && error != -ECANCELED && error != -EFBIG &&
+        error != -EFAULT)
         counter_add(&op->client->stats.errors[op->kind], 1);
     if (error == -ECANCELED)
         snprintf(text, S3_ERROR_TEXT, "%s%.*s: cancelled", what, shown, name);

@@ -296,6 +296,9 @@ static struct s3_outcome read_failure(struct s3_request *r, int error)
     free(r->why);
     r->why =
         xasprintf("%s: %s", e->host_header, *r->x.error_text ? r->x.error_text : strerror(-error));
+    // the memory that the body was to go to is no memory: not the store's doing
+    if (error == -EFAULT)
+        return (struct s3_outcome){S3_FATAL, -EFAULT};
     // a certificate that is not trusted will not be the next time either
     return (struct s3_outcome){error == -EKEYREJECTED ? S3_FATAL : S3_RETRY, -EIO};
 }

@@ -65,7 +65,9 @@ struct s3_get {
     const char *if_match; // ETag as in s3_object_info; NULL or "": whatever is there
     uint64_t offset, len; // len > 0; UINT64_MAX: to the end (then no Range when offset == 0)
     enum http_priority priority;
-    bool hedge; // a small GET that may be sent twice when its first byte is late
+    // A small GET (at most 1 MiB, or all of an object that is expected to be small) that may be
+    // sent twice when its first byte is late. Only one of the two lands bytes.
+    bool hedge;
 
     // The answer's head is good (status, ETag, Content-Range all as asked). Once per operation;
     // after a resume only the ETag is compared again. May be NULL. <0 ends the operation.
@@ -74,7 +76,8 @@ struct s3_get {
     // once, across retries; a retry goes on at the byte that was reached.
     int (*on_room)(struct s3_get *g, struct iovec *iov, int max);
     void (*on_landed)(struct s3_get *g, size_t n);
-    // 0: all bytes have landed. Else -errno, with error_text for people.
+    // 0: all bytes have landed. Else -errno, with error_text for people. What on_head or on_room
+    // gave comes out as it was; -EFAULT: the room was no memory.
     void (*done)(struct s3_get *g, int error);
 
     char error_text[S3_ERROR_TEXT];
