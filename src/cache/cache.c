@@ -178,6 +178,7 @@ void cache_stats_read(const struct cache *c, struct cache_stats *ret)
         ret->read_bytes += counter_read(&s->read_bytes);
         ret->hit_bytes += counter_read(&s->hit_bytes);
         ret->demand_bytes += counter_read(&s->demand_bytes);
+        ret->direct_bytes += counter_read(&s->direct_bytes);
         ret->preread_bytes += counter_read(&s->preread_bytes);
         ret->preread_used_bytes += counter_read(&s->preread_used_bytes);
         ret->preread_wasted_bytes += counter_read(&s->extents.wasted_bytes);

@@ -155,7 +155,6 @@ struct cache_land {
     // private
     struct cache_op op;
     uint64_t id;
-    void *land;
 };
 // Any thread.
 void cache_land_start(struct cache *c, struct cache_land *l);
@@ -176,12 +175,12 @@ struct cache_fetch {
 
     // result
     uint64_t size;
-    char etag[128]; // "": the store gives none
+    char etag[256]; // "": the store gives none, or one too long to be kept
 
     // private
     struct cache_op op;
     uint64_t id;
-    void *fetch;
+    unsigned shard;
 };
 void cache_fetch_start(struct cache *c, struct cache_fetch *f); // any thread
 void cache_fetch_cancel(struct cache_fetch *f);                 // as cache_read_cancel
@@ -238,6 +237,7 @@ struct cache_stats {
     uint64_t pool_bytes, used_bytes, unread_bytes, pinned_bytes, peak_bytes;
     uint64_t read_bytes, hit_bytes; // given to readers / resident or loading when asked for
     uint64_t demand_bytes;          // fetched because a reader waited
+    uint64_t direct_bytes;          // of these: received straight into a host's memory
     uint64_t preread_bytes, preread_used_bytes, preread_wasted_bytes;
     uint64_t waiting; // reads in line for memory
     uint64_t extents;

@@ -97,6 +97,7 @@ int shard_init(struct shard *s, struct cache *c, unsigned index, void *base, uin
     list_init(&s->queue);
     list_init(&s->reads);
     list_init(&s->wants);
+    list_init(&s->landings);
     sem_init(&s->closed, 0, 0);
     s->ahead_max = MAX((connections ? connections : CONNECTIONS_DEFAULT) / c->n_shards, 1);
     snprintf(name, sizeof(name), "os2g-data-%u", index % 1000);
@@ -147,6 +148,7 @@ void shard_fini(struct shard *s)
 {
     if (!s->cache)
         return;
+    assert(list_empty(&s->landings));
     extent_table_fini(&s->extents);
     pool_fini(&s->pool);
     sem_destroy(&s->closed);

@@ -19,8 +19,9 @@ struct shard {
 
     // Demand that waits for memory holds none: cache_op, first come first served.
     struct list queue;
-    struct list reads; // cache_op of reads that have their memory, waiting for bytes
-    struct list wants; // struct want, first come first served
+    struct list reads;    // cache_op of reads that have their memory, waiting for bytes
+    struct list wants;    // struct want, first come first served
+    struct list landings; // struct landing_op, under way
     unsigned n_wants;
     unsigned ahead_running, ahead_max; // GETs started for wants
     unsigned gets;
@@ -31,6 +32,7 @@ struct shard {
 
     struct counter waiting; // in queue
     struct counter read_bytes, hit_bytes, demand_bytes, preread_bytes, preread_used_bytes;
+    struct counter direct_bytes;
 };
 
 struct cache {
@@ -108,6 +110,39 @@ void want_free(struct shard *s, struct want *w);
 void wants_pump(struct shard *s);
 // The part of a read that it will come for later is asked for now.
 void ahead_of_read(struct cache *c, struct cache_object *o, uint64_t offset, uint64_t len);
+
+// --- fence.c: what land.c and fetch.c have in common ---
+
+// A cache_land or cache_fetch under way, in shard->landings.
+struct landing_op {
+    struct list link;
+    const void *user; // the cache_land or cache_fetch
+    uint64_t id;
+    struct cache_dest *dest;
+    // Nothing more is written but by an engine that is at work already, and it ends soon with
+    // -ECANCELED. Idempotent.
+    void (*cancel)(struct landing_op *op);
+};
+
+static inline bool dest_is_cut(const struct cache_dest *d)
+{
+    return atomic_load_explicit(&d->cut, memory_order_acquire);
+}
+
+// A place in a destination that only moves forward.
+struct dest_place {
+    int piece;     // of dest->iov
+    uint64_t from; // of that piece, in the destination
+};
+
+// The memory of [at, at + len), as much of it as max iovecs can name.
+int dest_iov(const struct cache_dest *d, struct dest_place *place, uint64_t at, uint64_t len,
+             struct iovec *iov, int max);
+// Has the landing of this user cancelled, if it is there.
+void landing_cancel(struct shard *s, const void *user, uint64_t id);
+int landing_error(int error); // of a GET, as whoever asked for the landing is told
+// For an s3_get that lands directly. So much is received at a time at most.
+#define DIRECT_ROOM (1 * MIB)
 
 // --- shard.c ---
 
