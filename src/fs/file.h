@@ -31,6 +31,8 @@ void fs_file_handle_free(struct fs *fs, uint32_t handle);
 
 // The store has another version than this node's.
 void file_found_stale(struct fs *fs, uint32_t node);
+// What a listing says of this path is not to be believed.
+void path_found_stale(struct fs *fs, const char *path, size_t len);
 
 // --- read.c ---
 

@@ -17,6 +17,7 @@ static const struct fs_ops ops = {
     .access = fs_op_access,
     .open = fs_op_open,
     .read = fs_op_read,
+    .fetch = fs_op_fetch,
     .release = fs_op_release,
     .opendir = fs_op_opendir,
     .readdir = fs_op_readdir,
@@ -153,7 +154,7 @@ void fs_free(struct fs *fs)
         drop_private(fs);
     dirs_fini(fs);
     objects_fini(fs);
-    hmap_fini(&fs->reads);
+    hmap_fini(&fs->transfers);
     if (fs->s3)
         s3_client_free(fs->s3);
     handles_close(fs->handles);
@@ -192,6 +193,8 @@ void fs_stats_read(const struct fs *fs, struct fs_stats *ret)
         .plan_fetched = counter_read(&fs->stats.plan_fetched),
         .plan_used = counter_read(&fs->stats.plan_used),
         .plan_dropped = counter_read(&fs->stats.plan_dropped),
+        .fetches = counter_read(&fs->stats.fetches),
+        .fetch_bytes = counter_read(&fs->stats.fetch_bytes),
     };
 }
 

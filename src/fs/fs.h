@@ -4,7 +4,7 @@
 // above reach it through struct fs_ops only, and it answers them through struct fs_reply.
 //
 // Every operation is called on the namespace loop and answered exactly once, now or later, by one
-// call of req->reply->…, on the namespace loop or on a data loop (read).
+// call of req->reply->…, on the namespace loop or on a data loop (read, fetch).
 #pragma once
 
 #include "base/base.h"
@@ -154,6 +154,7 @@ struct fs_stats {
     uint64_t lookups, opens, reads, readdirs;
     uint64_t hidden_keys;
     uint64_t plan_entries, plan_fetched, plan_used, plan_dropped;
+    uint64_t fetches, fetch_bytes;
 };
 void fs_stats_read(const struct fs *fs, struct fs_stats *ret); // any thread
 const struct s3_client *fs_s3_client(const struct fs *fs);     // for its stats

@@ -36,7 +36,7 @@ struct fs {
     struct list idle_objects; // nobody uses them, oldest first
     unsigned n_idle_objects;
 
-    struct hmap reads;     // read.c: those in progress, by unique
+    struct hmap transfers; // transfer.c
     struct list run_plans; // plan_run.c
 
     // S3 operations, reads and loads in progress; fs_close waits for them
@@ -51,6 +51,7 @@ struct fs {
         struct counter nodes, node_bytes, handles, snapshots, snapshot_bytes;
         struct counter lookups, opens, reads, readdirs, hidden_keys;
         struct counter plan_entries, plan_fetched, plan_used, plan_dropped;
+        struct counter fetches, fetch_bytes;
     } stats;
 };
 
@@ -95,13 +96,14 @@ void fs_op_releasedir(struct fs *fs, struct fs_request *req, uint64_t handle);
 void fs_dir_handle_free(struct fs *fs, uint32_t handle);
 void fs_dir_handle_forget_private(struct fs *fs, uint32_t handle); // the table keeps the handle
 
-// --- open.c, read.c ---
+// --- open.c, read.c, fetch.c ---
 
 void fs_op_open(struct fs *fs, struct fs_request *req, uint64_t node, int flags);
 void fs_op_unopen(struct fs *fs, uint64_t handle);
 void fs_op_release(struct fs *fs, struct fs_request *req, uint64_t handle);
 void fs_op_read(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t offset,
                 uint32_t size);
+void fs_op_fetch(struct fs *fs, struct fs_request *req, const char *key, size_t len);
 
 // --- xattr.c, control.c ---
 

@@ -51,7 +51,18 @@ static struct object *find(struct fs *fs, uint64_t hash, const struct buf *key, 
     return NULL;
 }
 
-struct object *object_get(struct fs *fs, const char *path, size_t len, const struct node_version *v)
+struct object *object_ref(struct fs *fs, struct object *o)
+{
+    if (!list_empty(&o->idle)) {
+        list_remove(&o->idle);
+        fs->n_idle_objects--;
+    }
+    o->users++;
+    return o;
+}
+
+static struct object *get(struct fs *fs, const char *path, size_t len, const struct node_version *v,
+                          bool make)
 {
     char etag[ETAG_TEXT_MAX + 1];
     struct buf key = {0};
@@ -73,20 +84,26 @@ struct object *object_get(struct fs *fs, const char *path, size_t len, const str
             destroy(fs, o);
         o = NULL;
     }
-    if (!o) {
+    if (!o && make) {
         o = xcalloc(1, sizeof(*o));
         o->cache = cache_object_new(fs->cache, key.data, key.len, etag, v->size);
         list_init(&o->idle);
         hmap_add(&fs->objects, &o->link, hash);
         o->listed = true;
     }
-    if (!list_empty(&o->idle)) {
-        list_remove(&o->idle);
-        fs->n_idle_objects--;
-    }
-    o->users++;
     buf_free(&key);
-    return o;
+    return o ? object_ref(fs, o) : NULL;
+}
+
+struct object *object_get(struct fs *fs, const char *path, size_t len, const struct node_version *v)
+{
+    return get(fs, path, len, v, true);
+}
+
+struct object *object_peek(struct fs *fs, const char *path, size_t len,
+                           const struct node_version *v)
+{
+    return get(fs, path, len, v, false);
 }
 
 void object_put(struct fs *fs, struct object *o)

@@ -16,5 +16,9 @@ struct object {
 // path: below the export. A reference is taken. size > 0.
 struct object *object_get(struct fs *fs, const char *path, size_t len,
                           const struct node_version *v);
+// As object_get, but NULL unless it is in use, or was not long ago.
+struct object *object_peek(struct fs *fs, const char *path, size_t len,
+                           const struct node_version *v);
+struct object *object_ref(struct fs *fs, struct object *o);
 void object_put(struct fs *fs, struct object *o);
 void objects_fini(struct fs *fs); // nobody uses one

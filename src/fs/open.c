@@ -2,10 +2,10 @@
 // OPEN and RELEASE. A small object is fetched from OPEN on, and OPEN waits for the head of the
 // answer: it tells whether the version is still the store's. If not, ESTALE makes the host's
 // kernel look the name up again and open what is there now; no program sees it.
-#include "wire/control.h"
 #include "fs/dirs.h"
 #include "fs/file.h"
 #include "fs/plan_run.h"
+#include "wire/control.h"
 
 #include <string.h>
 
@@ -47,7 +47,7 @@ void file_unref(struct file *f)
     assert(f->refs > 0);
     if (--f->refs)
         return;
-    plan_uses_end(f);
+    plan_uses_end(&f->plan_uses);
     if (f->object)
         object_put(fs, f->object);
     nodes_unhold(fs->nodes, f->node);
@@ -91,22 +91,25 @@ static void doubt(struct snapshot *s, const char *name, size_t len)
         s->entries[i].flags |= SNAP_DOUBTFUL;
 }
 
+void path_found_stale(struct fs *fs, const char *path, size_t len)
+{
+    const char *slash = memrchr(path, '/', len);
+    size_t dir_len = slash ? (size_t)(slash - path) + 1 : 0;
+    struct dir *d = dir_find(fs, path, dir_len);
+
+    if (!d)
+        return;
+    doubt(d->snap, path + dir_len, len - dir_len);
+    doubt(d->next, path + dir_len, len - dir_len);
+}
+
 void file_found_stale(struct fs *fs, uint32_t node)
 {
     struct buf path = {0};
-    const char *slash;
-    struct dir *d;
-    size_t dir_len;
 
     nodes_set_flags(fs->nodes, node, NODE_STALE, 0);
     nodes_path(fs->nodes, node, &path);
-    slash = memrchr(path.data, '/', path.len);
-    dir_len = slash ? (size_t)(slash - path.data) + 1 : 0;
-    d = dir_find(fs, path.data, dir_len);
-    if (d) {
-        doubt(d->snap, path.data + dir_len, path.len - dir_len);
-        doubt(d->next, path.data + dir_len, path.len - dir_len);
-    }
+    path_found_stale(fs, path.data, path.len);
     buf_free(&path);
 }
 
@@ -244,7 +247,7 @@ static void look_ahead(struct file *f)
     struct buf path = {0};
 
     nodes_path(f->fs->nodes, f->node, &path);
-    if (!plan_uses_begin(f, path.data, path.len))
+    if (!plan_uses_begin(f->fs, &f->plan_uses, path.data, path.len))
         ahead_opened(f->fs, path.data, path.len);
     buf_free(&path);
 }
@@ -328,7 +331,7 @@ void fs_file_handle_free(struct fs *fs, uint32_t handle)
 
     if (f) {
         f->handle = HANDLE_NONE;
-        plan_uses_end(f);
+        plan_uses_end(&f->plan_uses);
         unwant_rest(f);
         file_unref(f);
     }

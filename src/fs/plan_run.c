@@ -25,7 +25,7 @@ struct run_plan {
 };
 
 struct plan_use {
-    struct list in_file, in_plan;
+    struct list link, in_plan; // link: of whoever uses it
     struct run_plan *rp;
     uint32_t entry;
 };
@@ -81,8 +81,7 @@ static void hold(struct run_plan *rp, uint32_t entry, struct object *o)
     struct held *h = xcalloc(1, sizeof(*h));
 
     h->entry = entry;
-    h->object = o;
-    o->users++;
+    h->object = object_ref(rp->fs, o);
     hmap_add(&rp->held, &h->link, entry);
 }
 
@@ -302,11 +301,11 @@ static void on_tick(struct loop_timer *t)
 
 // --- what readers do ---
 
-bool plan_uses_begin(struct file *f, const char *path, size_t len)
+bool plan_uses_begin(struct fs *fs, struct list *uses, const char *path, size_t len)
 {
     bool any = false;
 
-    list_for_each_safe (it, &f->fs->run_plans) {
+    list_for_each_safe (it, &fs->run_plans) {
         struct run_plan *rp = list_entry(it, struct run_plan, link);
         struct plan_use *use;
         uint32_t entry;
@@ -320,7 +319,7 @@ bool plan_uses_begin(struct file *f, const char *path, size_t len)
         use->rp = rp;
         use->entry = entry;
         list_push_back(&rp->uses, &use->in_plan);
-        list_push_back(&f->plan_uses, &use->in_file);
+        list_push_back(uses, &use->link);
         any = true;
         step(rp);
     }
@@ -329,15 +328,27 @@ bool plan_uses_begin(struct file *f, const char *path, size_t len)
 
 static void use_free(struct plan_use *use)
 {
-    list_remove(&use->in_file);
+    list_remove(&use->link);
     list_remove(&use->in_plan);
     free(use);
 }
 
-void plan_uses_end(struct file *f)
+struct object *plan_uses_object(const struct list *uses)
 {
-    list_for_each_safe (it, &f->plan_uses) {
-        struct plan_use *use = list_entry(it, struct plan_use, in_file);
+    list_for_each (it, uses) {
+        struct plan_use *use = list_entry(it, struct plan_use, link);
+        struct hmap_link *l = hmap_first(&use->rp->held, use->entry);
+
+        if (l)
+            return container_of(l, struct held, link)->object;
+    }
+    return NULL;
+}
+
+void plan_uses_end(struct list *uses)
+{
+    list_for_each_safe (it, uses) {
+        struct plan_use *use = list_entry(it, struct plan_use, link);
         struct run_plan *rp = use->rp;
         uint32_t entry = use->entry;
 

@@ -21,10 +21,12 @@ bool run_plan_committed(const struct run_plan *rp);
 void run_plan_free(struct run_plan *rp); // at any time; NULL is allowed
 void run_plan_stats(const struct run_plan *rp, struct plan_stats *ret);
 
-// f, the file at path, was opened: true if it is in a plan.
-bool plan_uses_begin(struct file *f, const char *path, size_t len);
-// Its last byte was read, or it was closed.
-void plan_uses_end(struct file *f);
+// The file at path was opened, or is fetched: true if it is in a plan. uses: its entries, until
+// plan_uses_end: its last byte was read, or it was closed.
+bool plan_uses_begin(struct fs *fs, struct list *uses, const char *path, size_t len);
+void plan_uses_end(struct list *uses);
+// The object that was fetched, or is being fetched, for one of these entries; NULL: none.
+struct object *plan_uses_object(const struct list *uses);
 
 // --- control.c ---
 

@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // READ: the policy's advice is carried out, then the bytes are asked of the cache, which gives
-// them on a data loop; they leave from there. The operation comes back to this loop to be counted
-// and freed.
+// them on a data loop; they leave from there, or are copied to the host's memory. The operation
+// comes back to this loop to be counted and freed.
+//
+// A large READ into a host's memory is a landing: nothing is read ahead for it, for bytes that
+// come directly would come twice. Its host has as many of them under way as it likes.
 #include "fs/file.h"
 #include "fs/plan_run.h"
+#include "fs/range.h"
+#include "fs/transfer.h"
+
+// From here on, what is absent is received straight into a host's memory if that can be.
+#define LAND_MIN         ((uint32_t)1 << 20)
+#define READ_LANDING_MAX ((uint32_t)16 << 20)
 
 struct reading {
-    struct hmap_link link; // in fs->reads
+    struct transfer t;
     struct fs *fs;
-    struct fs_request *req; // not touched once it was answered
-    uint64_t unique;
     struct file *file;
+    uint64_t offset;
+    uint32_t len;
     struct cache_read read;
+    struct cache_put put;
     struct loop_msg msg;
     int error;
+    struct range_land range; // last: not there when there is a read
 };
 
 // --- which bytes the host has ---
@@ -29,7 +40,7 @@ void file_given(struct file *f, uint64_t offset, uint64_t len)
     uint64_t pages = (f->size + CACHE_PAGE - 1) / CACHE_PAGE, end = offset + len;
 
     if (end == f->size)
-        plan_uses_end(f);
+        plan_uses_end(&f->plan_uses);
     if (!f->whole.applies || fs->o.direct_io)
         return;
     for (uint64_t p = offset / CACHE_PAGE; p * CACHE_PAGE < end; p++)
@@ -66,80 +77,148 @@ static void read_ahead(struct file *f, uint64_t offset, uint64_t len)
 
 // --- the operation ---
 
-// Back on the namespace loop; the host has its answer, unless that is ESTALE: the open it tries
-// next must find the node stale.
-static void on_answered(struct loop_msg *msg)
+// The answer has left, unless it is ESTALE: the open that the host tries next must find the node
+// stale.
+static void end(struct reading *rd)
 {
-    struct reading *rd = container_of(msg, struct reading, msg);
     struct fs *fs = rd->fs;
 
-    hmap_remove(&fs->reads, &rd->link);
     if (rd->error == 0) {
-        file_given(rd->file, rd->read.offset, rd->read.len);
+        file_given(rd->file, rd->offset, rd->len);
     } else if (rd->error == -ESTALE) {
         file_found_stale(fs, rd->file->node);
-        rd->req->reply->error(rd->req, -ESTALE);
+        rd->t.req->reply->error(rd->t.req, -ESTALE);
     }
     file_unref(rd->file);
+    transfer_end(fs, &rd->t);
     free(rd);
-    fs_busy_end(fs);
 }
 
-// On a data loop.
-static void on_read(struct cache_read *r, int error)
+static void on_answered(struct loop_msg *msg)
 {
-    struct reading *rd = container_of(r, struct reading, read);
-    struct fs_request *req = rd->req;
+    end(container_of(msg, struct reading, msg));
+}
+
+// All answers but those with data.
+static void answer(struct reading *rd, int error)
+{
+    struct fs_request *req = rd->t.req;
 
     if (error == -ENOENT)
         error = -ESTALE; // the version that the handle is on has gone
     rd->error = error;
-    if (error == 0) {
-        req->reply->data(req, r->iov, r->n_iov);
-        cache_read_release(r);
-    } else if (error != -ESTALE) {
+    if (error == 0)
+        req->reply->landed(req, rd->len);
+    else if (error != -ESTALE)
         req->reply->error(req, error == -ECANCELED ? -EINTR : error);
-    }
+}
+
+// --- through pages; these are on a data loop ---
+
+static void on_put(struct cache_put *put, int error)
+{
+    struct reading *rd = container_of(put, struct reading, put);
+
+    cache_read_release(&rd->read);
+    answer(rd, error);
     loop_post(rd->fs->loop, &rd->msg, on_answered);
 }
 
-// It may have been answered already, and rd be on its way back here.
-static void on_cancel(struct fs_request *req, void *arg)
+static void on_read(struct cache_read *r, int error)
 {
-    struct fs *fs = arg;
-    uint64_t unique = req->unique;
-    struct hmap_link *l = hmap_first(&fs->reads, fs_hash(&unique, sizeof(unique), 0));
+    struct reading *rd = container_of(r, struct reading, read);
+    struct fs_request *req = rd->t.req;
 
-    for (; l; l = hmap_next(l)) {
-        struct reading *rd = container_of(l, struct reading, link);
-
-        if (rd->unique == unique) {
-            cache_read_cancel(&rd->read);
-            return;
-        }
+    if (error == 0 && !req->dest) {
+        rd->error = 0;
+        req->reply->data(req, r->iov, r->n_iov);
+        cache_read_release(r);
+        loop_post(rd->fs->loop, &rd->msg, on_answered);
+        return;
     }
+    if (error == 0) {
+        rd->put = (struct cache_put){.done = on_put};
+        error = req->dest->ops->put(req->dest, 0, r->iov, r->n_iov, &rd->put);
+        if (error == -EINPROGRESS)
+            return;
+        cache_read_release(r);
+    }
+    answer(rd, error);
+    loop_post(rd->fs->loop, &rd->msg, on_answered);
 }
+
+static void cancel_read(struct transfer *t)
+{
+    cache_read_cancel(&container_of(t, struct reading, t)->read);
+}
+
+static void start_read(struct reading *rd)
+{
+    rd->read.object = rd->file->object->cache;
+    rd->read.offset = rd->offset;
+    rd->read.len = rd->len;
+    rd->read.done = on_read;
+    cache_read_start(rd->fs->cache, &rd->read);
+}
+
+// --- by landing ---
+
+static void on_landed(struct range_land *r, int error)
+{
+    struct reading *rd = container_of(r, struct reading, range);
+
+    answer(rd, error);
+    end(rd);
+}
+
+static void cancel_landing(struct transfer *t)
+{
+    range_land_cancel(&container_of(t, struct reading, t)->range);
+}
+
+static void start_landing(struct reading *rd)
+{
+    rd->range.fs = rd->fs;
+    rd->range.object = rd->file->object->cache;
+    rd->range.offset = rd->offset;
+    rd->range.len = rd->len;
+    rd->range.dest = rd->t.req->dest;
+    rd->range.dest_at = 0;
+    rd->range.done = on_landed;
+    range_land_start(&rd->range);
+}
+
+// --- starting ---
 
 static void start(struct fs *fs, struct fs_request *req, struct file *f, uint64_t offset,
                   uint32_t len)
 {
-    struct reading *rd = xcalloc(1, sizeof(*rd));
+    bool direct = req->dest && req->dest->direct && len >= LAND_MIN;
+    bool lands = direct || len > CACHE_READ_MAX;
+    size_t size = lands ? sizeof(struct reading) : offsetof(struct reading, range);
+    struct reading *rd = xcalloc(1, size);
 
     rd->fs = fs;
-    rd->req = req;
-    rd->unique = req->unique;
     rd->file = f;
     f->refs++;
-    rd->read.object = f->object->cache;
-    rd->read.offset = offset;
-    rd->read.len = len;
-    rd->read.done = on_read;
-    hmap_add(&fs->reads, &rd->link, fs_hash(&rd->unique, sizeof(rd->unique), 0));
-    req->cancel = on_cancel;
-    req->cancel_arg = fs;
-    fs_busy_begin(fs);
-    read_ahead(f, offset, len);
-    cache_read_start(fs->cache, &rd->read);
+    rd->offset = offset;
+    rd->len = len;
+    transfer_begin(fs, &rd->t, req, lands ? cancel_landing : cancel_read);
+    // what comes directly is not fetched ahead as well
+    if (!direct)
+        read_ahead(f, offset, len);
+    if (lands)
+        start_landing(rd);
+    else
+        start_read(rd);
+}
+
+static void answer_empty(struct fs_request *req)
+{
+    if (req->dest)
+        req->reply->landed(req, 0);
+    else
+        req->reply->data(req, NULL, 0);
 }
 
 void fs_op_read(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t offset,
@@ -152,16 +231,21 @@ void fs_op_read(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t
     if (!slot) {
         // the control file is empty
         if (handles_slot(fs->handles, handle, HANDLE_CONTROL))
-            req->reply->data(req, NULL, 0);
+            answer_empty(req);
         else
             req->reply->error(req, -EBADF);
         return;
     }
+    if (req->dest)
+        size = (uint32_t)MIN((uint64_t)size, req->dest->len);
     f = file_of_handle(fs, slot);
-    if (offset >= f->size || size == 0)
-        req->reply->data(req, NULL, 0);
-    else if (MIN((uint64_t)size, f->size - offset) > CACHE_READ_MAX)
+    if (offset >= f->size || size == 0) {
+        answer_empty(req);
+        return;
+    }
+    size = (uint32_t)MIN((uint64_t)size, f->size - offset);
+    if (size > (req->dest ? READ_LANDING_MAX : CACHE_READ_MAX))
         req->reply->error(req, -EINVAL); // wires promise not to
     else
-        start(fs, req, f, offset, (uint32_t)MIN((uint64_t)size, f->size - offset));
+        start(fs, req, f, offset, size);
 }

@@ -36,6 +36,7 @@ struct world {
 
     // the cache
     unsigned loads, background_loads, reads, cancelled_reads, unwants, pressure;
+    unsigned lands, cancelled_lands, fetches;
     uint64_t prefetched, unwanted;
     int load_error;
 };

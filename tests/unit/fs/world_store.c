@@ -5,6 +5,7 @@
 #include "cache/cache.h"
 #include "world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -387,6 +388,69 @@ void cache_read_cancel(struct cache_read *r)
 {
     world.cancelled_reads++;
     op_cancel((struct op *)r->parts[0].extent);
+}
+
+// Where a landing goes in as many pieces as it likes; all of ours take it whole.
+static int put(struct cache_dest *d, uint64_t at, uint64_t offset, uint64_t len)
+{
+    static uint8_t bytes[CACHE_EXTENT];
+    struct cache_put p = {0};
+    struct iovec iov = {bytes, len};
+
+    for (uint64_t i = 0; i < len; i++)
+        bytes[i] = (uint8_t)(offset + i);
+    return d->ops->put(d, at, &iov, 1, &p);
+}
+
+static void run_land(struct op *op)
+{
+    struct cache_land *l = op->user;
+    int error = op->cancelled ? -ECANCELED : check(l->object);
+
+    l->done(l, error ? error : put(l->dest, l->dest_at, l->offset, l->len));
+}
+
+void cache_land_start(struct cache *c, struct cache_land *l)
+{
+    assert_true(l->len > 0 && l->offset + l->len <= l->object->size);
+    assert_true(l->offset % CACHE_EXTENT + l->len <= CACHE_EXTENT);
+    assert_true(l->dest_at + l->len <= l->dest->len);
+    world.lands++;
+    // private to the cache, which this is
+    l->op.cache = (struct cache *)op_start(run_land, l);
+}
+
+void cache_land_cancel(struct cache_land *l)
+{
+    world.cancelled_lands++;
+    op_cancel((struct op *)l->op.cache);
+}
+
+static void run_fetch(struct op *op)
+{
+    struct cache_fetch *f = op->user;
+    struct world_object *o = find(f->key, f->key_len);
+    int error = op->cancelled ? -ECANCELED : world.load_error ? world.load_error : o ? 0 : -ENOENT;
+
+    if (o && !error) {
+        f->size = o->size;
+        snprintf(f->etag, sizeof(f->etag), "%s", o->etag);
+        error = o->size > f->dest->len ? -EFBIG
+                                       : put(f->dest, 0, 0, MIN(o->size, (uint64_t)CACHE_EXTENT));
+    }
+    f->done(f, error);
+}
+
+void cache_fetch_start(struct cache *c, struct cache_fetch *f)
+{
+    assert_true(f->dest->direct);
+    world.fetches++;
+    f->op.cache = (struct cache *)op_start(run_fetch, f);
+}
+
+void cache_fetch_cancel(struct cache_fetch *f)
+{
+    op_cancel((struct op *)f->op.cache);
 }
 
 void cache_prefetch(struct cache *c, struct cache_object *o, uint64_t offset, uint64_t len)
