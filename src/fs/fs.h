@@ -72,10 +72,26 @@ struct fs_reply {
     void (*xattr)(struct fs_request *req, const void *value, size_t len);
 };
 
+// GPU memory of the host that a wire leads to, as far as pieces of it can be leased (wire/gdd.h).
+// Calls on the namespace loop.
+struct fs_gpu {
+    // -ENXIO: there is no such memory, at the moment.
+    int (*size)(struct fs_gpu *g, uint64_t *ret_size);
+    // Bytes [offset, offset + len) of it. The wire cuts it when the memory goes away. -ENXIO;
+    // -EFAULT: beyond the end.
+    int (*landing_new)(struct fs_gpu *g, uint64_t offset, uint64_t len, struct cache_dest **ret);
+    // Nothing uses it any more. The host may have gone.
+    void (*landing_free)(struct cache_dest *d);
+    uint32_t host; // its number: never another's, and the same for the next worker
+    // The host's kernel has compared file modes with the caller and all of the caller's groups.
+    bool checks_modes;
+};
+
 // The wire's request begins with this.
 struct fs_request {
     const struct fs_reply *reply;
-    uint64_t unique; // among the requests of all hosts
+    struct fs_gpu *gpu; // NULL: a host without such memory
+    uint64_t unique;    // among the requests of all hosts
     uint32_t uid, gid, pid;
     // read and fetch: where the bytes go, the wire's until the answer; cache/dest.h. NULL: read
     // answers with data, and there is no fetch.
@@ -130,6 +146,7 @@ struct fs_options {
     const char *prefix; // "" or "a/b/"
     uint32_t uid, gid;
     uint32_t file_mode, dir_mode; // permissions
+    uint32_t gdd_gid;             // group that may use .os2g/gdd, beside uid; 0: nobody
     uint64_t metadata_ttl_ns;     // 0: close-to-open; UINT64_MAX: for ever
     uint64_t negative_ttl_ns;
     bool direct_io;
