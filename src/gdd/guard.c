@@ -37,20 +37,21 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
         raise(SIGBUS);
 }
 
-static void install(void)
-{
-    // SA_NODEFER: the jump out of the handler leaves the signal mask as it is
-    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
-
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGBUS, &action, &before);
-}
-
 void region_guard_install(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    // SA_NODEFER: the jump out of the handler leaves the signal mask as it is
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction now;
 
-    pthread_once(&once, install);
+    sigemptyset(&action.sa_mask);
+    pthread_mutex_lock(&mutex);
+    sigaction(SIGBUS, NULL, &now);
+    if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != on_sigbus) {
+        before = now;
+        sigaction(SIGBUS, &action, NULL);
+    }
+    pthread_mutex_unlock(&mutex);
 }
 
 int region_copy_in(void *to, const void *host, size_t len)
