@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <ucontext.h>
 
 static _Thread_local struct region_guard *armed;
 static struct sigaction before;
@@ -27,7 +28,11 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
     bool fault = info->si_code > 0 && info->si_code != BUS_MCEERR_AO;
 
     if (g && fault) {
+        const ucontext_t *interrupted = context;
+
         armed = NULL;
+        // a jump does not restore what is blocked in a handler
+        pthread_sigmask(SIG_SETMASK, &interrupted->uc_sigmask, NULL);
         siglongjmp(g->env, 1);
     }
     // As if there were no guard: the instruction that faulted does so again, and what was sent is
@@ -40,7 +45,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 void region_guard_install(void)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    // SA_NODEFER: the jump out of the handler leaves the signal mask as it is
+    // SA_NODEFER: what was sent kills when it is sent again
     struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
     struct sigaction now;
 

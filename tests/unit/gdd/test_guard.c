@@ -95,15 +95,19 @@ struct copier {
 static void copy_until_told(struct loop_msg *msg)
 {
     struct copier *c = container_of(msg, struct copier, msg);
+    char *mine = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     char page[4 * PAGE];
 
+    if (mine == MAP_FAILED)
+        return;
     memset(page, 7, sizeof(page));
     while (!atomic_load(&c->stop)) {
-        if (region_copy_out(memory, page, sizeof(page)) == 0)
+        if (region_copy_out(mine, page, sizeof(page)) == 0)
             atomic_fetch_add(&c->good, 1);
         else
             atomic_fetch_add(&c->bad, 1);
     }
+    munmap(mine, 4 * PAGE);
 }
 
 static bool saw_both(struct copier *c)
