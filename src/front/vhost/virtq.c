@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "front/vhost/virtq.h"
 
+#include "front/vhost/eventfd.h"
+
 #include <endian.h>
-#include <fcntl.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #define FEATURE(q, bit) ((q)->features >> (bit)&1)
 
 // --- the host's memory ---
+//
+// Sequentially consistent, each: where one side says something and then looks at what the other
+// says, one of them at least sees the other (virtio 1.2, 2.7.13.4.1 and 2.7.7).
 
 static int load16(const void *host, uint16_t *ret)
 {
@@ -23,7 +25,7 @@ static int load16(const void *host, uint16_t *ret)
         region_unguard(&g);
         return -EFAULT;
     }
-    *ret = le16toh(__atomic_load_n((const uint16_t *)host, __ATOMIC_ACQUIRE));
+    *ret = le16toh(__atomic_load_n((const uint16_t *)host, __ATOMIC_SEQ_CST));
     region_unguard(&g);
     return 0;
 }
@@ -36,7 +38,7 @@ static int store16(void *host, uint16_t value)
         region_unguard(&g);
         return -EFAULT;
     }
-    __atomic_store_n((uint16_t *)host, htole16(value), __ATOMIC_RELEASE);
+    __atomic_store_n((uint16_t *)host, htole16(value), __ATOMIC_SEQ_CST);
     region_unguard(&g);
     return 0;
 }
@@ -243,32 +245,31 @@ bool virtq_touches(const struct virtq *q, uint64_t region_id)
 static void call_locked(struct virtq *q)
 {
     if (q->locked.call_fd >= 0)
-        eventfd_write(q->locked.call_fd, 1);
+        vhost_eventfd_signal(q->locked.call_fd);
 }
 
-void virtq_set_call(struct virtq *q, int call_fd)
+int virtq_set_call(struct virtq *q, int call_fd)
 {
-    int old;
+    int old, rc = call_fd >= 0 ? vhost_eventfd_signal(call_fd) : 0;
 
-    if (call_fd >= 0)
-        fcntl(call_fd, F_SETFL, O_NONBLOCK);
+    if (rc < 0) {
+        close(call_fd);
+        return rc;
+    }
     pthread_mutex_lock(&q->locked.mutex);
     old = q->locked.call_fd;
     q->locked.call_fd = call_fd;
+    // again: what was pushed between the two went to the old one
     call_locked(q);
     pthread_mutex_unlock(&q->locked.mutex);
     if (old >= 0)
         close(old);
+    return 0;
 }
 
 bool virtq_kicked(struct virtq *q)
 {
-    uint64_t n;
-    struct iovec iov = {&n, sizeof(n)};
-    // not by O_NONBLOCK: that belongs to the open file, which the host has too
-    ssize_t got = preadv2(q->kick_fd, &iov, 1, -1, RWF_NOWAIT);
-
-    return got == sizeof(n) || (got < 0 && (errno == EAGAIN || errno == EINTR));
+    return vhost_eventfd_take(q->kick_fd);
 }
 
 // Asks the host to kick, or, where it can be said, not to.
@@ -451,9 +452,7 @@ static int available_or_ask(struct virtq *q)
     rc = ask_kicks(q, n == 0);
     if (rc < 0 || n > 0)
         return rc < 0 ? rc : n;
-    // the host reads what was asked after it has made a chain available: one of us sees the other
-    atomic_thread_fence(memory_order_seq_cst);
-    return available(q);
+    return available(q); // what came before the host could see that
 }
 
 static int pop_pending(struct virtq *q, struct virtq_chain *ret, const char **ret_why)
@@ -520,8 +519,6 @@ static int wants_call_locked(struct virtq *q)
     bool valid = q->locked.signalled_valid;
     int rc;
 
-    // the host looks at the index after it has said what it wants
-    atomic_thread_fence(memory_order_seq_cst);
     if (!FEATURE(q, VIRTIO_RING_F_EVENT_IDX)) {
         rc = load16(&avail_of(q)->flags, &word);
         return rc < 0 ? rc : !(word & VRING_AVAIL_F_NO_INTERRUPT);

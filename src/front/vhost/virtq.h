@@ -65,9 +65,9 @@ int virtq_start(struct virtq *q, const struct region_map *map, struct virtq_log 
 // Nobody pushes any more, nor watches kick_fd, which is closed. Returns the base. Requests in
 // progress stay in the log.
 uint32_t virtq_stop(struct virtq *q);
-// After virtq_start; call_fd (or -1) becomes q's. It is signalled at once: what was pushed before,
-// by another worker too, may not have been.
-void virtq_set_call(struct virtq *q, int call_fd);
+// After virtq_start; call_fd (or -1) becomes q's, on failure too. It is signalled at once: what was
+// pushed before, by another worker too, may not have been. 0; -EINVAL: no eventfd.
+int virtq_set_call(struct virtq *q, int call_fd);
 // kick_fd is readable: takes the kick; never blocks, whatever the host does with its descriptor.
 // false: it is no eventfd, and the session is to end.
 bool virtq_kicked(struct virtq *q);
