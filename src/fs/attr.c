@@ -32,12 +32,14 @@ void fs_attr_fill(struct fs *fs, uint32_t node, struct fs_attr *ret)
         .node = nodes_id(fs->nodes, node),
         .size = v.size,
         // directories have no time of their own: that of the mount
-        .mtime_s = dir || node == NODE_CONTROL_FILE ? nodes_created_s(fs->nodes) : v.mtime_s,
+        .mtime_s = dir || node <= NODE_FIXED_LAST ? nodes_created_s(fs->nodes) : v.mtime_s,
         .mode = dir ? S_IFDIR | fs->o.dir_mode : S_IFREG | fs->o.file_mode,
         .uid = fs->o.uid,
         .gid = fs->o.gid,
         .nlink = 1, // a directory's 1 says that its subdirectories are not counted
     };
+    if (node == NODE_GDD_FILE)
+        gdd_attr_fill(fs, ret);
 }
 
 void fs_entry_fill(struct fs *fs, uint32_t node, uint64_t valid_ns, struct fs_entry *ret)
@@ -83,9 +85,7 @@ void fs_op_getattr(struct fs *fs, struct fs_request *req, uint64_t node)
     req->reply->attr(req, &a, fs->o.metadata_ttl_ns);
 }
 
-// The bits of mode (rwx) that this caller has. Its further groups are not known here; a mount
-// that must know has the kernel check (default_permissions).
-static unsigned granted(const struct fs_request *req, const struct fs_attr *a)
+unsigned fs_granted(const struct fs_request *req, const struct fs_attr *a)
 {
     if (req->uid == 0)
         return 6 | (a->mode & 0111 || S_ISDIR(a->mode) ? 1 : 0);
@@ -109,7 +109,7 @@ void fs_op_access(struct fs *fs, struct fs_request *req, uint64_t node, int mask
     if (mask & W_OK)
         req->reply->error(req, -EROFS);
     else
-        req->reply->error(req, (unsigned)mask & 7 & ~granted(req, &a) ? -EACCES : 0);
+        req->reply->error(req, (unsigned)mask & 7 & ~fs_granted(req, &a) ? -EACCES : 0);
 }
 
 void fs_op_statfs(struct fs *fs, struct fs_request *req)

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control file: plans by ioctl (control.h). Each open file holds at most one plan, which ends
-// with the file.
+// ioctl: plans, on the control file (control.h). Each open file holds at most one plan, which ends
+// with the file. What .os2g/gdd has is in gdd_file.c.
 #include "wire/control.h"
+#include "wire/gdd.h"
 
+#include "fs/file.h"
+#include "fs/gdd_file.h"
 #include "fs/plan_run.h"
 
 #include <string.h>
@@ -83,17 +86,12 @@ static void fill_status(const struct run_plan *rp, struct os2g_plan_request *r)
     r->bytes = s.bytes;
 }
 
-void fs_op_ioctl(struct fs *fs, struct fs_request *req, uint64_t node, uint64_t handle,
-                 uint32_t cmd, const void *in, size_t in_len, size_t out_size)
+static void plan_ioctl(struct fs *fs, struct fs_request *req, uint32_t slot, const void *in,
+                       size_t in_len, size_t out_size)
 {
-    uint32_t slot = handles_slot(fs->handles, handle, HANDLE_CONTROL);
     struct os2g_plan_request r;
     int rc;
 
-    if (!slot || cmd != OS2G_IOC_PLAN) {
-        req->reply->error(req, -ENOTTY);
-        return;
-    }
     if (in_len != sizeof(r) || out_size < sizeof(r)) {
         req->reply->error(req, -EINVAL);
         return;
@@ -110,4 +108,34 @@ void fs_op_ioctl(struct fs *fs, struct fs_request *req, uint64_t node, uint64_t 
     }
     fill_status(handles_private(fs->handles, slot), &r);
     req->reply->ioctl(req, 0, &r, sizeof(r));
+}
+
+// What a SUBMIT to .os2g/gdd calls an open object.
+static void gdd_id_ioctl(struct fs *fs, struct fs_request *req, uint32_t slot, size_t out_size)
+{
+    struct os2g_gdd_id id = {.id = handles_id(fs->handles, slot)};
+
+    if (out_size < sizeof(id)) {
+        req->reply->error(req, -EINVAL);
+        return;
+    }
+    id.size = file_of_handle(fs, slot)->size;
+    req->reply->ioctl(req, 0, &id, sizeof(id));
+}
+
+void fs_op_ioctl(struct fs *fs, struct fs_request *req, uint64_t node, uint64_t handle,
+                 uint32_t cmd, const void *in, size_t in_len, size_t out_size)
+{
+    uint32_t control = handles_slot(fs->handles, handle, HANDLE_CONTROL),
+             gdd = handles_slot(fs->handles, handle, HANDLE_GDD),
+             file = handles_slot(fs->handles, handle, HANDLE_FILE);
+
+    if (control && cmd == OS2G_IOC_PLAN)
+        plan_ioctl(fs, req, control, in, in_len, out_size);
+    else if (gdd)
+        gdd_ioctl(fs, req, gdd, cmd, in, in_len, out_size);
+    else if (file && cmd == OS2G_IOC_GDD_ID)
+        gdd_id_ioctl(fs, req, file, out_size);
+    else
+        req->reply->error(req, -ENOTTY);
 }

@@ -3,6 +3,7 @@
 
 #include "fs/dirs.h"
 #include "fs/file.h"
+#include "fs/gdd_file.h"
 #include "fs/impl.h"
 #include "fs/plan_run.h"
 
@@ -66,6 +67,8 @@ void fs_close(struct fs *fs, void (*closed)(void *arg), void *arg)
             fs_dir_handle_forget_private(fs, h);
         else if (handles_kind(fs->handles, h) == HANDLE_CONTROL)
             control_handle_forget_private(fs, h);
+        else if (handles_kind(fs->handles, h) == HANDLE_GDD)
+            gdd_handle_forget_private(fs, h);
     }
     dirs_stop(fs);
     fs_busy_end(fs);
@@ -83,6 +86,8 @@ static void take_over_handles(struct fs *fs)
 
         if (!node || nodes_kind(fs->nodes, node) != wanted)
             handles_free(fs->handles, h);
+        else if (kind == HANDLE_GDD)
+            gdd_take_over(fs, h);
         else if (kind != HANDLE_CONTROL)
             nodes_hold(fs->nodes, node);
     }
@@ -117,6 +122,8 @@ int fs_new(struct fs **ret, struct loop *l, const struct fs_options *o, struct s
     fs->cache = cache;
     list_init(&fs->idle_objects);
     list_init(&fs->run_plans);
+    list_init(&fs->gdd_files);
+    fs->gdd_unique = (uint64_t)1 << 63; // beyond those of any host
     dirs_init(fs);
     rc = open_tables(fs, o, ret_error);
     if (rc == 0) {
@@ -138,7 +145,9 @@ static void drop_private(struct fs *fs)
     for (uint32_t h = handles_next(fs->handles, 1); h; h = handles_next(fs->handles, h + 1)) {
         struct file *f = handles_private(fs->handles, h);
 
-        if (handles_kind(fs->handles, h) != HANDLE_FILE || !f)
+        if (f && handles_kind(fs->handles, h) == HANDLE_GDD)
+            gdd_handle_forget_private(fs, h);
+        if (!f || handles_kind(fs->handles, h) != HANDLE_FILE)
             continue;
         handles_set_private(fs->handles, h, NULL);
         file_unref(f);

@@ -17,7 +17,7 @@ struct handle_record {
     uint64_t node;
     uint64_t unique;
     _Atomic uint64_t cookie; // 0 while place is being written
-    char place[256];
+    _Alignas(8) char place[HANDLE_ROOM];
 };
 _Static_assert(sizeof(struct handle_record) == 288, "kept in memory that outlives a worker");
 
@@ -104,6 +104,8 @@ int handles_new(struct handles *h, enum handle_kind kind, uint64_t node, uint64_
     r->unique = unique;
     r->cookie = 0;
     r->place_len = 0;
+    if (kind == HANDLE_GDD)
+        memset(r->place, 0, sizeof(r->place));
     h->priv[slot] = NULL;
     atomic_store_explicit(&r->state, (uint8_t)kind, memory_order_release);
     h->count++;
@@ -189,6 +191,11 @@ size_t handles_place(const struct handles *h, uint32_t slot, uint64_t *ret_cooki
     memcpy(out, r->place, r->place_len);
     out[r->place_len] = 0;
     return r->place_len;
+}
+
+void *handles_room(const struct handles *h, uint32_t slot)
+{
+    return at(h, slot)->place;
 }
 
 void *handles_private(const struct handles *h, uint32_t slot)

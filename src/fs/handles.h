@@ -16,6 +16,7 @@ enum handle_kind {
     HANDLE_FILE,
     HANDLE_DIR,
     HANDLE_CONTROL,
+    HANDLE_GDD,
     HANDLE_KINDS,
 };
 
@@ -44,6 +45,11 @@ void handles_set_place(struct handles *h, uint32_t slot, uint64_t cookie, const 
                        size_t len);
 // Its length; 0 when none has been set. out: 257 bytes.
 size_t handles_place(const struct handles *h, uint32_t slot, uint64_t *ret_cookie, char *out);
+
+// The same memory of a handle that has no place to remember: its user's, zeroed when the handle is
+// made, and found again by the next worker.
+#define HANDLE_ROOM 256
+void *handles_room(const struct handles *h, uint32_t slot);
 
 // What open.c and readdir.c keep with it; NULL in a handle from before a crash.
 void *handles_private(const struct handles *h, uint32_t slot);

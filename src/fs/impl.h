@@ -38,6 +38,9 @@ struct fs {
 
     struct hmap transfers; // transfer.c
     struct list run_plans; // plan_run.c
+    struct list gdd_files; // gdd_file.c
+    unsigned gdd_reads;    // under way or not reaped
+    uint64_t gdd_unique;
 
     // S3 operations, reads and loads in progress; fs_close waits for them
     unsigned busy;
@@ -72,6 +75,9 @@ void fs_count_handles(struct fs *fs);
 uint64_t fs_sum_ns(uint64_t a, uint64_t b); // UINT64_MAX is for ever
 void fs_attr_fill(struct fs *fs, uint32_t node, struct fs_attr *ret);
 // valid_ns: of the name; attributes of a version never change and are valid for the whole TTL.
+// The bits of mode (rwx) that this caller has. Its further groups are not known here; a mount
+// that must know has the kernel check (default_permissions).
+unsigned fs_granted(const struct fs_request *req, const struct fs_attr *a);
 void fs_entry_fill(struct fs *fs, uint32_t node, uint64_t valid_ns, struct fs_entry *ret);
 void fs_reply_negative(struct fs *fs, struct fs_request *req);
 void fs_version_from_info(const struct s3_object_info *info, struct node_version *ret);
@@ -104,6 +110,11 @@ void fs_op_release(struct fs *fs, struct fs_request *req, uint64_t handle);
 void fs_op_read(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t offset,
                 uint32_t size);
 void fs_op_fetch(struct fs *fs, struct fs_request *req, const char *key, size_t len);
+
+// --- gdd_file.c ---
+
+void gdd_attr_fill(struct fs *fs, struct fs_attr *a); // what is different of the file's
+void gdd_open(struct fs *fs, struct fs_request *req);
 
 // --- xattr.c, control.c ---
 

@@ -2,6 +2,7 @@
 // LOOKUP: from the directory's snapshot where it says enough, else asked of the store.
 #include "fs/cold.h"
 #include "wire/control.h"
+#include "wire/gdd.h"
 
 #include <string.h>
 
@@ -149,6 +150,8 @@ static void lookup_control(struct fs *fs, struct fs_request *req, const char *na
 {
     if (len == strlen(OS2G_CONTROL_FILE) && !memcmp(name, OS2G_CONTROL_FILE, len))
         reply_node(fs, req, NODE_CONTROL_FILE, UINT64_MAX);
+    else if (len == strlen(OS2G_GDD_FILE) && !memcmp(name, OS2G_GDD_FILE, len))
+        reply_node(fs, req, NODE_GDD_FILE, UINT64_MAX);
     else
         fs_reply_negative(fs, req);
 }

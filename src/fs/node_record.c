@@ -83,7 +83,7 @@ bool node_record_valid(const struct table *t, uint32_t slot)
     if (slot != NODE_ROOT && (r->parent == NODE_NONE || r->parent >= t->n || r->parent == slot))
         return false;
     for (uint32_t i = node_more_records((size_t)r->name_len + r->etag_len); i; i--) {
-        if (more <= NODE_CONTROL_FILE || more >= t->n || node_at(t, more)->state != NODE_MORE)
+        if (more <= NODE_FIXED_LAST || more >= t->n || node_at(t, more)->state != NODE_MORE)
             return false;
         more = node_at(t, more)->more;
     }

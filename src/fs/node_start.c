@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "wire/control.h"
+#include "wire/gdd.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +24,12 @@ static void make_fixed(struct nodes *n, int64_t now_s)
     *nodes_at(n, NODE_CONTROL_FILE) = (struct node_record){0};
     nodes_fill(n, NODE_CONTROL_FILE, NODE_CONTROL_DIR, OS2G_CONTROL_FILE, strlen(OS2G_CONTROL_FILE),
                NULL);
-    nodes_at(n, NODE_CONTROL_DIR)->generation = nodes_at(n, NODE_CONTROL_FILE)->generation = 0;
-    nodes_set_state(n, NODE_CONTROL_DIR, NODE_DIR);
-    nodes_set_state(n, NODE_CONTROL_FILE, NODE_FILE);
+    *nodes_at(n, NODE_GDD_FILE) = (struct node_record){0};
+    nodes_fill(n, NODE_GDD_FILE, NODE_CONTROL_DIR, OS2G_GDD_FILE, strlen(OS2G_GDD_FILE), NULL);
+    for (uint32_t slot = NODE_CONTROL_DIR; slot <= NODE_FIXED_LAST; slot++) {
+        nodes_at(n, slot)->generation = 0;
+        nodes_set_state(n, slot, slot == NODE_CONTROL_DIR ? NODE_DIR : NODE_FILE);
+    }
     h->created_s = now_s;
     atomic_store_explicit(&h->magic, NODE_MAGIC, memory_order_release);
 }
@@ -37,7 +41,7 @@ static void drop_invalid(struct nodes *n)
 
     do {
         before = dropped;
-        for (uint32_t slot = NODE_CONTROL_FILE + 1; slot < n->table.n; slot++) {
+        for (uint32_t slot = NODE_FIXED_LAST + 1; slot < n->table.n; slot++) {
             if (!nodes_is_head(n, slot))
                 continue;
             if (node_record_valid(&n->table, slot) &&
@@ -72,7 +76,7 @@ static void rebuild(struct nodes *n)
         node_index_add(n, slot);
     }
     n->used = n->table.n;
-    while (n->used > NODE_CONTROL_FILE + 1 && !kept[n->used - 1] &&
+    while (n->used > NODE_FIXED_LAST + 1 && !kept[n->used - 1] &&
            !nodes_at(n, n->used - 1)->generation)
         n->used--;
     for (uint32_t slot = n->used; slot-- > NODE_CONTROL_DIR;)
@@ -83,7 +87,7 @@ static void rebuild(struct nodes *n)
 
 void nodes_sweep(struct nodes *n)
 {
-    for (uint32_t slot = NODE_CONTROL_FILE + 1; slot < n->table.n; slot++)
+    for (uint32_t slot = NODE_FIXED_LAST + 1; slot < n->table.n; slot++)
         if (nodes_is_head(n, slot))
             nodes_settle(n, slot);
 }
@@ -91,6 +95,7 @@ void nodes_sweep(struct nodes *n)
 int nodes_open(struct nodes **ret, int fd, int64_t now_s)
 {
     struct nodes *n = xcalloc(1, sizeof(*n));
+    uint64_t magic = 0;
     int rc = table_open(&n->table, fd, "os2g-nodes", sizeof(struct node_record), NODES_MAX);
 
     if (rc == 0 && n->table.n == 0)
@@ -100,12 +105,17 @@ int nodes_open(struct nodes **ret, int fd, int64_t now_s)
         n->priv = calloc(n->n_priv, sizeof(*n->priv));
         rc = n->priv ? 0 : -ENOMEM;
     }
+    if (rc == 0) {
+        magic = atomic_load(&((struct node_header *)table_at(&n->table, 0))->magic);
+        // another version's table: the version before goes on with it
+        rc = magic && magic != NODE_MAGIC ? -EPROTO : 0;
+    }
     if (rc < 0) {
         nodes_close(n);
         return rc;
     }
     node_index_init(n);
-    if (atomic_load(&((struct node_header *)table_at(&n->table, 0))->magic) != NODE_MAGIC)
+    if (!magic)
         make_fixed(n, now_s);
     rebuild(n);
     *ret = n;

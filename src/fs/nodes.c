@@ -199,7 +199,7 @@ int nodes_get(struct nodes *n, uint32_t parent, const char *name, size_t len, en
 
 void nodes_settle(struct nodes *n, uint32_t slot)
 {
-    while (slot > NODE_CONTROL_FILE && !n->priv[slot].holds && !nodes_at(n, slot)->lookups) {
+    while (slot > NODE_FIXED_LAST && !n->priv[slot].holds && !nodes_at(n, slot)->lookups) {
         struct node_record *r = nodes_at(n, slot);
         uint32_t parent = r->parent, more = r->more;
 

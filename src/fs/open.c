@@ -4,6 +4,7 @@
 // kernel look the name up again and open what is there now; no program sees it.
 #include "fs/dirs.h"
 #include "fs/file.h"
+#include "fs/gdd_file.h"
 #include "fs/plan_run.h"
 #include "wire/control.h"
 
@@ -302,6 +303,10 @@ void fs_op_open(struct fs *fs, struct fs_request *req, uint64_t node, int flags)
         open_control(fs, req);
         return;
     }
+    if (slot == NODE_GDD_FILE) {
+        gdd_open(fs, req);
+        return;
+    }
     if (req->replayed)
         handle = handles_find_unique(fs->handles, HANDLE_FILE, node, req->unique);
     if (handle)
@@ -352,6 +357,11 @@ static bool release(struct fs *fs, uint64_t handle)
     slot = handles_slot(fs->handles, handle, HANDLE_CONTROL);
     if (slot) {
         control_handle_free(fs, slot);
+        return true;
+    }
+    slot = handles_slot(fs->handles, handle, HANDLE_GDD);
+    if (slot) {
+        gdd_handle_free(fs, slot);
         return true;
     }
     return false;

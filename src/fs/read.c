@@ -229,8 +229,9 @@ void fs_op_read(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t
 
     counter_add(&fs->stats.reads, 1);
     if (!slot) {
-        // the control file is empty
-        if (handles_slot(fs->handles, handle, HANDLE_CONTROL))
+        // the control files are empty
+        if (handles_slot(fs->handles, handle, HANDLE_CONTROL) ||
+            handles_slot(fs->handles, handle, HANDLE_GDD))
             answer_empty(req);
         else
             req->reply->error(req, -EBADF);

@@ -4,6 +4,7 @@
 // is gone (dropped, or a new worker), it goes on with pages of its own, listed behind the name it
 // had reached.
 #include "wire/control.h"
+#include "wire/gdd.h"
 #include "fs/dirs.h"
 
 #include <string.h>
@@ -367,14 +368,20 @@ static void go_on(struct dirstream *ds)
 
 static void read_control_dir(struct dirstream *ds)
 {
+    static const char *const names[] = {OS2G_CONTROL_FILE, OS2G_GDD_FILE};
     struct fs_entry e;
+    bool room = add_dots(ds);
 
-    if (add_dots(ds) && ds->offset < COOKIE_DOTDOT + 1) {
-        fs_entry_fill(ds->fs, NODE_CONTROL_FILE, UINT64_MAX, &e);
-        if (ds->req->reply->dirent(ds->req, OS2G_CONTROL_FILE, strlen(OS2G_CONTROL_FILE),
-                                   COOKIE_DOTDOT + 1, &e) &&
-            ds->plus)
-            nodes_add_lookups(ds->fs->nodes, NODE_CONTROL_FILE, 1);
+    for (uint32_t i = 0; room && i < ARRAY_LEN(names); i++) {
+        uint64_t cookie = COOKIE_DOTDOT + 1 + i;
+        uint32_t node = NODE_CONTROL_FILE + i;
+
+        if (ds->offset >= cookie)
+            continue;
+        fs_entry_fill(ds->fs, node, UINT64_MAX, &e);
+        room = ds->req->reply->dirent(ds->req, names[i], strlen(names[i]), cookie, &e);
+        if (room && ds->plus)
+            nodes_add_lookups(ds->fs->nodes, node, 1);
     }
     end(ds, 0);
 }

@@ -134,7 +134,7 @@ static void ask(struct fs *fs, struct fs_request *req, uint32_t node, const char
 
 static bool is_object(const struct fs *fs, uint32_t slot)
 {
-    return slot != NODE_CONTROL_FILE && nodes_kind(fs->nodes, slot) == NODE_FILE;
+    return slot > NODE_FIXED_LAST && nodes_kind(fs->nodes, slot) == NODE_FILE;
 }
 
 static bool is_asked_for(const char *name)

@@ -321,22 +321,35 @@ void *region_translate_user(const struct region_map *m, uint64_t user_addr, uint
     return NULL;
 }
 
-int region_translate_bar(const struct region_map *m, uint64_t offset, uint64_t len,
-                         struct region_piece *ret)
+// The first of the declared memory, in order of registration.
+static const struct region *first_bar(const struct region_map *m)
 {
     const struct region *first = NULL;
 
     for (size_t i = 0; i < m->n_live; i++)
         if (m->live[i]->kind == REGION_BAR && (!first || m->live[i]->id < first->id))
             first = m->live[i];
+    return first;
+}
+
+// A front-end may share one BAR in several parts.
+static bool is_part(const struct region *r, const struct region *first)
+{
+    return r->kind == REGION_BAR && r->file.dev == first->file.dev &&
+           r->file.ino == first->file.ino;
+}
+
+int region_translate_bar(const struct region_map *m, uint64_t offset, uint64_t len,
+                         struct region_piece *ret)
+{
+    const struct region *first = first_bar(m);
+
     if (!first)
         return -ENXIO;
-    // a front-end may share one BAR in several parts
     for (size_t i = 0; i < m->n_live; i++) {
         const struct region *r = m->live[i];
 
-        if (r->kind != REGION_BAR || r->file.dev != first->file.dev ||
-            r->file.ino != first->file.ino || offset < r->info.fd_offset)
+        if (!is_part(r, first) || offset < r->info.fd_offset)
             continue;
         if (offset - r->info.fd_offset < r->info.size &&
             len <= r->info.size - (offset - r->info.fd_offset)) {
@@ -345,4 +358,15 @@ int region_translate_bar(const struct region_map *m, uint64_t offset, uint64_t l
         }
     }
     return -EFAULT;
+}
+
+uint64_t region_bar_size(const struct region_map *m)
+{
+    const struct region *first = first_bar(m);
+    uint64_t end = 0;
+
+    for (size_t i = 0; first && i < m->n_live; i++)
+        if (is_part(m->live[i], first))
+            end = MAX(end, m->live[i]->info.fd_offset + m->live[i]->info.size);
+    return end;
 }

@@ -74,6 +74,8 @@ void *region_translate_user(const struct region_map *m, uint64_t user_addr, uint
 // offset in its file. -ENXIO: there is none; -EFAULT: it is not all there.
 int region_translate_bar(const struct region_map *m, uint64_t offset, uint64_t len,
                          struct region_piece *ret);
+// Where the declared memory ends, as far as it is shared; 0: there is none.
+uint64_t region_bar_size(const struct region_map *m);
 
 // --- memory that its owner may shrink at any moment ---
 //

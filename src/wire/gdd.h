@@ -20,7 +20,7 @@
 
 #define OS2G_GDD_FILE   "gdd" // in OS2G_CONTROL_DIR
 #define OS2G_GDD_ALIGN  4096
-#define OS2G_GDD_LEASES 12 // of an open file
+#define OS2G_GDD_LEASES 13 // of an open file
 
 // -ENXIO: there is no such memory (now); -EBUSY: overlaps another's lease; -EINVAL: not aligned to
 // OS2G_GDD_ALIGN, empty, beyond the end; -ENOSPC: nowhere free, or too many. UNLEASE: size is
@@ -63,7 +63,7 @@ struct os2g_gdd_entry {
     uint64_t tag;
     uint64_t id;      // of an opened object; unused with a key
     uint64_t offset;  // in the object; 0 with a key
-    uint64_t len;     // room: fewer bytes land at the object's end
+    uint64_t len;     // room, up to 16 MiB with an id: fewer bytes land at the object's end
     uint64_t place;   // in the memory
     uint32_t key_len; // > 0: the object with this key below the export, literally, and all of it
     uint32_t flags;   // 0

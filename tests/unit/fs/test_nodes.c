@@ -339,8 +339,22 @@ static void check_table(int fd, struct journal *j)
         assert_string_equal(text, etags[i % ARRAY_LEN(etags)]);
     }
     j->current = NAMES;
-    assert_int_equal(nodes_count(n), there + 2); // and the control nodes
+    assert_int_equal(nodes_count(n), there + NODE_FIXED_LAST - NODE_ROOT); // and the control nodes
     nodes_close(n);
+}
+
+static void table_of_another_version_is_left_alone(void **state)
+{
+    int fd = memfd_create("nodes", MFD_CLOEXEC);
+    struct nodes *n = open_new(fd);
+    uint64_t magic;
+
+    nodes_close(n);
+    assert_int_equal(pread(fd, &magic, sizeof(magic), 0), sizeof(magic));
+    magic--;
+    assert_int_equal(pwrite(fd, &magic, sizeof(magic), 0), sizeof(magic));
+    assert_int_equal(nodes_open(&n, fd, 0), -EPROTO);
+    close(fd);
 }
 
 static void table_is_right_after_kill_9_at_any_moment(void **state)
@@ -409,6 +423,7 @@ int main(void)
         cmocka_unit_test(current_version_makes_the_others_stale),
         cmocka_unit_test(table_is_found_again_by_the_next_worker),
         cmocka_unit_test(damaged_records_are_left_out),
+        cmocka_unit_test(table_of_another_version_is_left_alone),
         cmocka_unit_test(table_is_right_after_kill_9_at_any_moment),
         cmocka_unit_test(million_names_take_less_than_150_bytes_each),
     };
