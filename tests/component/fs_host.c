@@ -9,6 +9,7 @@ enum op {
     OP_LOOKUP,
     OP_OPEN,
     OP_READ,
+    OP_FETCH,
     OP_RELEASE,
     OP_OPENDIR,
     OP_READDIR,
@@ -62,6 +63,19 @@ static void on_data(struct fs_request *req, const struct iovec *iov, int n)
     answer(req);
 }
 
+static void on_landed(struct fs_request *req, uint64_t len)
+{
+    of(req)->landed = len;
+    answer(req);
+}
+
+static void on_fetched(struct fs_request *req, int error, uint64_t size)
+{
+    of(req)->error = error;
+    of(req)->landed = size;
+    answer(req);
+}
+
 static void on_bytes(struct fs_request *req, const void *bytes, size_t len)
 {
     buf_add(&of(req)->bytes, bytes, len);
@@ -91,6 +105,8 @@ static const struct fs_reply reply = {
     .entry = on_entry,
     .opened = on_opened,
     .data = on_data,
+    .landed = on_landed,
+    .fetched = on_fetched,
     .ioctl = on_ioctl,
     .dirent = on_dirent,
     .dirents_end = answer,
@@ -115,6 +131,9 @@ static void send_on_loop(void *arg)
     case OP_READ:
         ops->read(fs, &r->fs, r->id, r->offset, r->size);
         break;
+    case OP_FETCH:
+        ops->fetch(fs, &r->fs, r->name, r->size);
+        break;
     case OP_RELEASE:
         ops->release(fs, &r->fs, r->id);
         break;
@@ -136,7 +155,7 @@ static void send_on_loop(void *arg)
     }
 }
 
-static int send_and_wait(struct fs_host *h, struct fs_host_request *r)
+static void begin(struct fs_host *h, struct fs_host_request *r)
 {
     static atomic_uint_fast64_t unique = 1;
 
@@ -145,10 +164,33 @@ static int send_and_wait(struct fs_host *h, struct fs_host_request *r)
     r->fs.unique = atomic_fetch_add(&unique, 1);
     sem_init(&r->answered, 0, 0);
     loop_call(h->fixture->loop, send_on_loop, r);
+}
+
+int fs_host_wait(struct fs_host_request *r)
+{
     while (sem_wait(&r->answered) < 0)
         ;
     sem_destroy(&r->answered);
     return r->error;
+}
+
+static int send_and_wait(struct fs_host *h, struct fs_host_request *r)
+{
+    begin(h, r);
+    return fs_host_wait(r);
+}
+
+static void cancel_on_loop(void *arg)
+{
+    struct fs_host_request *r = arg;
+
+    if (r->fs.cancel)
+        r->fs.cancel(&r->fs, r->fs.cancel_arg);
+}
+
+void fs_host_cancel(struct fs_host_request *r)
+{
+    loop_call(r->host->fixture->loop, cancel_on_loop, r);
 }
 
 int fs_host_lookup(struct fs_host *h, uint64_t parent, const char *name, struct fs_entry *ret)
@@ -214,6 +256,45 @@ int fs_host_read(struct fs_host *h, uint64_t handle, uint64_t offset, uint32_t s
 
     buf_free(out);
     *out = r.bytes;
+    return rc;
+}
+
+void fs_host_start_read(struct fs_host *h, struct fs_host_request *r, uint64_t handle,
+                        uint64_t offset, uint32_t size, struct cache_dest *dest)
+{
+    *r = (struct fs_host_request){
+        .op = OP_READ, .id = handle, .offset = offset, .size = size, .fs.dest = dest};
+    begin(h, r);
+}
+
+void fs_host_start_fetch(struct fs_host *h, struct fs_host_request *r, const char *key, size_t len,
+                         struct cache_dest *dest)
+{
+    *r = (struct fs_host_request){
+        .op = OP_FETCH, .name = key, .size = (uint32_t)len, .fs.dest = dest};
+    begin(h, r);
+}
+
+int fs_host_land(struct fs_host *h, uint64_t handle, uint64_t offset, uint32_t size,
+                 struct cache_dest *dest, uint64_t *ret_landed)
+{
+    struct fs_host_request r;
+    int rc;
+
+    fs_host_start_read(h, &r, handle, offset, size, dest);
+    rc = fs_host_wait(&r);
+    *ret_landed = r.landed;
+    return rc;
+}
+
+int fs_host_fetch(struct fs_host *h, const char *key, struct cache_dest *dest, uint64_t *ret_size)
+{
+    struct fs_host_request r;
+    int rc;
+
+    fs_host_start_fetch(h, &r, key, strlen(key), dest);
+    rc = fs_host_wait(&r);
+    *ret_size = r.landed;
     return rc;
 }
 

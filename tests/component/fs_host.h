@@ -31,6 +31,7 @@ struct fs_host_request {
     struct fs_entry entry;
     struct fs_opened opened;
     struct buf bytes;
+    uint64_t landed; // or the size that a fetch told
     struct fs_host_name *names;
     size_t n_names;
     // what is asked for
@@ -53,6 +54,17 @@ int fs_host_open(struct fs_host *h, const char *path, uint64_t *ret_handle, uint
 int fs_host_open_node(struct fs_host *h, uint64_t node, uint64_t *ret_handle);
 int fs_host_read(struct fs_host *h, uint64_t handle, uint64_t offset, uint32_t size,
                  struct buf *out); // replaces out
+// Into dest; landed(len), and a fetch's size, in *ret.
+int fs_host_land(struct fs_host *h, uint64_t handle, uint64_t offset, uint32_t size,
+                 struct cache_dest *dest, uint64_t *ret_landed);
+int fs_host_fetch(struct fs_host *h, const char *key, struct cache_dest *dest, uint64_t *ret_size);
+// The same in two steps; r need not be set up.
+void fs_host_start_read(struct fs_host *h, struct fs_host_request *r, uint64_t handle,
+                        uint64_t offset, uint32_t size, struct cache_dest *dest);
+void fs_host_start_fetch(struct fs_host *h, struct fs_host_request *r, const char *key, size_t len,
+                         struct cache_dest *dest);
+int fs_host_wait(struct fs_host_request *r);
+void fs_host_cancel(struct fs_host_request *r);
 int fs_host_release(struct fs_host *h, uint64_t handle);
 int fs_host_xattr(struct fs_host *h, uint64_t node, const char *name, struct buf *out);
 int fs_host_ioctl(struct fs_host *h, uint64_t handle, uint32_t cmd, void *inout, uint32_t size);
