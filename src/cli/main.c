@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "daemon/worker.h"
+#include "gdd/engine.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,6 +52,8 @@ int main(int argc, char **argv)
         return mount_helper_main(argc, argv);
     if (!strcmp(name, WORKER_ARGUMENT))
         return worker_main(argc, argv);
+    if (!strcmp(name, ENGINE_ARGUMENT))
+        return engine_helper_main(argc, argv);
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         help();
         return argc > 1 ? 0 : EXIT_USAGE;

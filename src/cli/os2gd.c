@@ -9,6 +9,7 @@
 #include "daemon/privilege.h"
 #include "daemon/supervisor.h"
 #include "daemon/worker.h"
+#include "gdd/engine.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -259,6 +260,8 @@ int main(int argc, char **argv)
         return worker_main(argc, argv);
     if (argc > 1 && !strcmp(argv[1], METRICS_ARGUMENT))
         return metrics_main(argc, argv);
+    if (argc > 1 && !strcmp(argv[1], ENGINE_ARGUMENT))
+        return engine_helper_main(argc, argv);
     cli_parse(&command, argc, argv, &d, NULL, &words);
     if (d.version) {
         printf("os2gd %s\n", OS2G_VERSION);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/export.h"
 
+#include "gdd/engine.h"
+
 #include <string.h>
 
 // Larger values help no sequential reader (our own windows are ahead of it), and a page fault in
@@ -35,6 +37,7 @@ int export_build(struct export *e, struct loop *l, struct export_options *o,
         .memory = o->memory,
         .data_loops = o->threads,
         .bucket = e->bucket,
+        .shared = engine_possible(),
     };
     rc = cache_new(&e->cache, &cache, ret_error);
     if (rc < 0)

@@ -32,7 +32,7 @@ void engine_free(struct engine *e); // every memory was closed; NULL is allowed
 struct engine_open {
     int32_t device;
     uint8_t uuid[16];
-    int fd;             // POSIX descriptor of cuMemCreate memory (becomes the engine's), or -1
+    int fd;             // POSIX descriptor of cuMemCreate memory (the engine's on success), or -1
     uint8_t handle[64]; // else a CUipcMemHandle
     uint64_t handle_offset, size;
     // Once, on the loop: 0, or why it can't be reached (-ENODEV: no such GPU here, -EIO; text is
@@ -46,7 +46,7 @@ int engine_memory_open(struct engine *e, struct engine_memory **ret, const struc
 // Nothing more lands in it when done is called, on the loop.
 void engine_memory_close(struct engine_memory *m, void (*done)(void *arg), void *arg);
 
-// Any loop. As cache_dest_ops.put; the pieces lie in the arena.
+// Any loop. As cache_dest_ops.put, also -EIO; the pieces, at most 1024, lie in the arena.
 int engine_put(struct engine_memory *m, uint64_t offset, const struct iovec *iov, int n,
                struct cache_put *p);
 
