@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/rand.h"
+#include "cache/dest.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,6 +27,8 @@
 struct fs {
     struct memfs_options options;
     _Atomic uint64_t reads;
+    _Atomic int64_t references, handles;
+    uint32_t serial;  // of the last handle
     struct list held; // struct read
 };
 
@@ -86,6 +89,16 @@ uint64_t memfs_reads(const struct fs *fs)
     return atomic_load(&fs->reads);
 }
 
+int64_t memfs_references(const struct fs *fs)
+{
+    return atomic_load(&fs->references);
+}
+
+int64_t memfs_handles(const struct fs *fs)
+{
+    return atomic_load(&fs->handles);
+}
+
 static bool attr_of(const struct fs *fs, uint64_t node, struct fs_attr *a)
 {
     bool dir = node == FS_ROOT || node == NODE_DIR;
@@ -134,11 +147,19 @@ static void lookup(struct fs *fs, struct fs_request *req, uint64_t parent, const
 {
     struct fs_entry e = entry_of(fs, node_named(fs, parent, name));
 
+    fs->references += e.attr.node != 0;
     req->reply->entry(req, &e);
 }
 
-static void forget(struct fs *fs, uint64_t node, uint64_t n) {}
-static void unopen(struct fs *fs, uint64_t handle) {}
+static void forget(struct fs *fs, uint64_t node, uint64_t n)
+{
+    fs->references -= (int64_t)n;
+}
+
+static void unopen(struct fs *fs, uint64_t handle)
+{
+    fs->handles--;
+}
 
 static void getattr(struct fs *fs, struct fs_request *req, uint64_t node)
 {
@@ -155,13 +176,35 @@ static void access_(struct fs *fs, struct fs_request *req, uint64_t node, int ma
     req->reply->error(req, mask & 2 ? -EROFS : 0);
 }
 
-// A handle is its node's number.
+// The lower half of a handle is its node's number.
+static uint64_t handle_new(struct fs *fs, uint64_t node)
+{
+    fs->handles++;
+    return (uint64_t)++fs->serial << 32 | node;
+}
+
+static uint64_t node_of(uint64_t handle)
+{
+    return (uint32_t)handle;
+}
+
 static void open_(struct fs *fs, struct fs_request *req, uint64_t node, int flags)
 {
     struct fs_opened o = {
-        .handle = node, .direct_io = fs->options.direct_io, .keep_cache = true, .cache_dir = false};
+        .handle = handle_new(fs, node), .direct_io = fs->options.direct_io, .keep_cache = true, .cache_dir = false};
 
     req->reply->opened(req, &o);
+}
+
+// No engine here: what is put is there at once.
+static void land(struct fs_request *req, const struct iovec *iov, int n, size_t len)
+{
+    int rc = n > 0 ? req->dest->ops->put(req->dest, 0, iov, n, NULL) : 0;
+
+    if (rc < 0)
+        req->reply->error(req, rc);
+    else
+        req->reply->landed(req, len);
 }
 
 static void answer_read(struct fs_request *req, uint64_t size_of_file, uint64_t offset,
@@ -174,7 +217,10 @@ static void answer_read(struct fs_request *req, uint64_t size_of_file, uint64_t 
 
     for (size_t at = 0; at < n; at += PIECE)
         iov[pieces++] = (struct iovec){(void *)(from + at), MIN(PIECE, n - at)};
-    req->reply->data(req, iov, pieces);
+    if (req->dest)
+        land(req, iov, pieces, n);
+    else
+        req->reply->data(req, iov, pieces);
 }
 
 struct read {
@@ -217,11 +263,11 @@ static void read_(struct fs *fs, struct fs_request *req, uint64_t handle, uint64
     struct read *r;
 
     atomic_fetch_add(&fs->reads, 1);
-    if (handle == NODE_STUCK) {
+    if (node_of(handle) == NODE_STUCK) {
         req->cancel = interrupted;
         return;
     }
-    if (!attr_of(fs, handle, &a)) {
+    if (!attr_of(fs, node_of(handle), &a)) {
         req->reply->error(req, -EBADF);
         return;
     }
@@ -235,14 +281,40 @@ static void read_(struct fs *fs, struct fs_request *req, uint64_t handle, uint64
         finish_read(r);
 }
 
+// Keys are paths. Whole objects of up to a mebibyte.
+static void fetch(struct fs *fs, struct fs_request *req, const char *key, size_t len)
+{
+    uint64_t node = 0, size;
+    struct fs_attr a;
+    struct iovec iov;
+    int rc = 0;
+
+    if (len == 3 && !memcmp(key, "big", len))
+        node = NODE_BIG;
+    else if (len > 4 && !memcmp(key, "dir/f", 5))
+        node = NODE_FILE0 + (unsigned)atoi(key + 5);
+    if (!node || !attr_of(fs, node, &a)) {
+        req->reply->fetched(req, -ENOENT, 0);
+        return;
+    }
+    size = a.size;
+    iov = (struct iovec){bytes, MIN(size, MAX_READ)};
+    if (size > req->dest->len)
+        rc = -EFBIG;
+    else if (size)
+        rc = req->dest->ops->put(req->dest, 0, &iov, 1, NULL);
+    req->reply->fetched(req, rc, size);
+}
+
 static void release(struct fs *fs, struct fs_request *req, uint64_t handle)
 {
+    fs->handles--;
     req->reply->error(req, 0);
 }
 
 static void opendir_(struct fs *fs, struct fs_request *req, uint64_t node)
 {
-    struct fs_opened o = {.handle = node};
+    struct fs_opened o = {.handle = handle_new(fs, node)};
 
     req->reply->opened(req, &o);
 }
@@ -270,11 +342,12 @@ static void readdir_(struct fs *fs, struct fs_request *req, uint64_t handle, uin
     char name[32];
     uint64_t node;
 
-    for (uint64_t i = offset; (node = child(fs, handle, i, name)); i++) {
+    for (uint64_t i = offset; (node = child(fs, node_of(handle), i, name)); i++) {
         struct fs_entry e = entry_of(fs, node);
 
         if (!req->reply->dirent(req, name, strlen(name), i + 1, &e))
             break;
+        fs->references += plus;
     }
     req->reply->dirents_end(req);
 }
@@ -316,6 +389,7 @@ const struct fs_ops memfs_ops = {
     .access = access_,
     .open = open_,
     .read = read_,
+    .fetch = fetch,
     .release = release,
     .opendir = opendir_,
     .readdir = readdir_,

@@ -6,7 +6,7 @@
 //     /dir/f0 ...    small files
 //
 // Everything is computed from node numbers, so that a process that takes over from another needs
-// no state.
+// no state; what hosts hold is only counted.
 #pragma once
 
 #include "fs/fs.h"
@@ -28,6 +28,9 @@ extern const struct fs_ops memfs_ops;
 void memfs_answer_held(struct fs *fs); // on the namespace loop; later reads are not held
 
 uint64_t memfs_reads(const struct fs *fs); // asked for so far, any thread
+// Held by hosts. Any thread.
+int64_t memfs_references(const struct fs *fs);
+int64_t memfs_handles(const struct fs *fs);
 
 // Whether [p, p+len) is what any file holds from offset on.
 bool memfs_equal(const void *p, uint64_t offset, size_t len);
