@@ -80,3 +80,23 @@ int export_serve(struct export *e, int fuse_fd, int slots_fd, void (*gone)(void 
         *ret_error = xasprintf("requests of the mount cannot be read: %s", strerror(-rc));
     return rc;
 }
+
+int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct vhost_event *ev),
+                       void *arg, char **ret_error)
+{
+    const struct vhost_config config = {
+        .ops = fs_ops(),
+        .fs = e->fs,
+        .cache = e->cache,
+        .max_readahead = KERNEL_READAHEAD,
+        .max_background = MAX_BACKGROUND,
+        .helper_program = "/proc/self/exe",
+        .event = event,
+        .arg = arg,
+    };
+    int rc = vhost_new(&e->vhost, e->loop, &config);
+
+    if (rc < 0)
+        *ret_error = xasprintf("requests of hosts cannot be read: %s", strerror(-rc));
+    return rc;
+}

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One export's layers, put together: credentials, bucket, cache, file system and wire. In the
+// One export's layers, put together: credentials, bucket, cache, file system and wires. In the
 // worker, on its namespace loop.
 #pragma once
 
 #include "cache/cache.h"
 #include "daemon/export_options.h"
 #include "front/devfuse/devfuse.h"
+#include "front/vhost/vhost.h"
+#include "front/vhost/vhost.h"
 #include "fs/fs.h"
 #include "s3/credentials.h"
 #include "s3/s3.h"
@@ -19,9 +21,10 @@ struct export
     struct cache *cache;
     struct fs *fs;
     struct devfuse *wire; // NULL until export_serve
+    struct vhost *vhost;  // NULL until export_serve_hosts
 };
 
-// All but the wire. profile_json as of credentials_local_resolve, or NULL. nodes_fd and handles_fd
+// All but the wires. profile_json as of credentials_local_resolve, or NULL. nodes_fd and handles_fd
 // are memfds that outlive this process, or -1. What is built stays with e whatever is returned:
 // an export ends with its process. 0, or -errno with a sentence in *ret_error.
 int export_build(struct export *e, struct loop *l, struct export_options *o,
@@ -31,3 +34,8 @@ int export_build(struct export *e, struct loop *l, struct export_options *o,
 // Starts answering the mount. gone is called once when the kernel has unmounted it.
 int export_serve(struct export *e, int fuse_fd, int slots_fd, void (*gone)(void *arg), void *arg,
                  char **ret_error);
+
+// Starts answering hosts that share memory: vhost_command may be called from now on. event: to the
+// supervisor.
+int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct vhost_event *ev),
+                       void *arg, char **ret_error);

@@ -175,6 +175,25 @@ static json_t *fuse_status(struct devfuse *d)
     return o;
 }
 
+static json_t *vhost_status(const struct vhost *v)
+{
+    struct vhost_stats s = {0};
+    json_t *o = json_object();
+
+    if (v)
+        vhost_stats_read(v, &s);
+    add(o, "sessions", s.sessions);
+    add(o, "requests", s.requests);
+    add(o, "read_bytes", s.read_bytes);
+    add(o, "fetches", s.fetches);
+    add(o, "landed_direct_bytes", s.landed_direct_bytes);
+    add(o, "landed_copied_bytes", s.landed_copied_bytes);
+    add(o, "landed_engine_bytes", s.landed_engine_bytes);
+    add(o, "cut_off", s.cut_off);
+    add(o, "bad", s.bad);
+    return o;
+}
+
 static json_t *credentials_status(struct credentials_provider *p)
 {
     struct credentials *c = credentials_provider_peek(p);
@@ -238,6 +257,7 @@ json_t *status_collect(const struct export *e, uint64_t restarts, uint64_t start
     json_object_set_new(o, "worker", worker);
     json_object_set_new(o, "credentials", credentials_status(e->provider));
     json_object_set_new(o, "fuse", fuse_status(e->wire));
+    json_object_set_new(o, "vhost", vhost_status(e->vhost));
     json_object_set_new(o, "fs", fs_status(e->fs));
     json_object_set_new(o, "cache", cache_status(e->cache));
     json_object_set_new(o, "store", store_status(e));
