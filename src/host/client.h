@@ -10,6 +10,7 @@
 
 struct private_daemon;
 struct staging;
+struct client_cuda;
 
 struct os2g {
     struct transport *transport;
@@ -24,6 +25,7 @@ struct os2g {
         struct staging *bounce;  // for memory that is nobody's buffer; made when first needed
         struct list pending;     // struct io that have more to submit (io.c)
         bool pumping, pump_more; // (io.c)
+        struct client_cuda *cuda; // (cuda.h); made when first needed
     } locked;
 
     _Atomic uint64_t bounced_bytes, cuda_bytes;

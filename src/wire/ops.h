@@ -70,6 +70,9 @@ enum os2g_region_op {
     // ADD_MEM_REG for the same addr and size, after this and before any request names it
     OS2G_REGION_ADD_CUDA_FD = 2,
     OS2G_REGION_REMOVE = 3, // answered when nothing more can land in it
+    // Answered when the memory of the window (addr, size) has been opened: 0, or why that failed
+    // (-ENODEV: no such GPU here, -EIO; gdd/engine.h); it is to be removed then.
+    OS2G_REGION_WAIT = 4,
 };
 
 struct os2g_region_in {
