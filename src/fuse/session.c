@@ -71,6 +71,7 @@ int fuse_session_dispatch(struct fuse_session *s, struct fuse_request *r, const 
                .uid = h->uid,
                .gid = h->gid,
                .pid = h->pid,
+               .gpu = s->config.gpu,
                .dest = arrival->dest,
                .replayed = arrival->replayed},
         .session = s,

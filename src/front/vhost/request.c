@@ -431,6 +431,7 @@ static void wire_hello(void *arg)
     const struct fuse_negotiated *n = fuse_session_negotiated(s->fuse);
 
     s->memory.head->negotiated = *n;
+    s->gpu.checks_modes = false;
     log_info("vhost", "session %u: libos2g, version %u of the wire", s->number, n->hello);
 }
 

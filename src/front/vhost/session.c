@@ -76,8 +76,10 @@ static int open_parts(struct session *s, const struct vhost_command *c, int memo
         return rc;
     config.holdings = s->holdings;
     config.unique_key = s->memory.head->unique_key;
+    config.gpu = &s->gpu;
     s->fuse = fuse_session_new(&config, &s->memory.head->negotiated);
     s->map = region_map_new(v->gpu_memory, v->n_gpu_memory);
+    session_gpu_init(s);
     return 0;
 }
 
@@ -122,6 +124,7 @@ static void session_free(struct session *s)
     fuse_session_free(s->fuse);
     fuse_holdings_close(s->holdings);
     session_memory_close(&s->memory);
+    leases_free(s->leases);
     region_map_free(s->map);
     free(s);
 }
@@ -253,6 +256,7 @@ static void remove_region(struct session *s, const struct vhost_command *c)
     }
     s->removing = id;
     region_remove_begin(s->map, id);
+    leases_cut(s->leases, id);
     cut_off_region(s, id);
     fence(s, on_region_fenced);
 }
@@ -318,6 +322,7 @@ static void remove_session(struct session *s)
     for (unsigned i = 0; i < VHOST_QUEUES; i++)
         if (s->queues[i].running)
             queue_pause(&s->queues[i]);
+    leases_cut(s->leases, 0);
     for (unsigned i = 0; i < VHOST_QUEUES; i++)
         cut_off_queue(&s->queues[i]);
     fence(s, on_session_fenced);

@@ -7,6 +7,7 @@
 //   queue.c           rings: chains in
 //   request.c         requests in progress: messages in, answers out
 //   fence.c           memory that goes away under requests in progress
+//   gpu.c             the guest's GPU memory, as fs/ leases it
 //   window.c          REGION: GPU memory that a helper process opens
 //
 // On the namespace loop, but for what says otherwise.
@@ -19,6 +20,7 @@
 #include "front/vhost/virtq.h"
 #include "fuse/fuse_session.h"
 #include "gdd/landing.h"
+#include "gdd/lease.h"
 
 #include <stdatomic.h>
 
@@ -99,6 +101,8 @@ struct session {
     struct fuse_holdings *holdings;
     struct fuse_session *fuse;
     struct region_map *map;
+    struct leases *leases;
+    struct fs_gpu gpu;
     struct queue queues[VHOST_QUEUES];
 
     // commands
@@ -159,6 +163,10 @@ void request_take(struct queue *q, const struct virtq_chain *c);
 // Those that other loops have ended leave in_progress.
 void requests_collect(struct session *s);
 void requests_free(struct session *s); // none is in progress
+
+// --- gpu.c ---
+
+void session_gpu_init(struct session *s);
 
 // --- fence.c ---
 
