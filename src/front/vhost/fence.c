@@ -57,6 +57,7 @@ void cut_off_region(struct session *s, uint64_t region)
         if (fate != FATE_ANSWER)
             worsen(r, fate);
     }
+    leases_cut(s->leases, region);
     cancel_marked(s);
 }
 

@@ -440,4 +440,5 @@ const struct fuse_wire session_wire = {
     .finished = wire_finished,
     .find = wire_find,
     .hello = wire_hello,
+    .region = window_request,
 };

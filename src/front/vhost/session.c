@@ -2,6 +2,7 @@
 #include "front/vhost/session.h"
 #include "base/log.h"
 #include "fuse/holdings.h"
+#include "gdd/engine.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -76,10 +77,11 @@ static int open_parts(struct session *s, const struct vhost_command *c, int memo
         return rc;
     config.holdings = s->holdings;
     config.unique_key = s->memory.head->unique_key;
+    s->map = region_map_new(v->gpu_memory, v->n_gpu_memory);
     config.gpu = &s->gpu;
     s->fuse = fuse_session_new(&config, &s->memory.head->negotiated);
-    s->map = region_map_new(v->gpu_memory, v->n_gpu_memory);
     session_gpu_init(s);
+    windows_resume(s);
     return 0;
 }
 
@@ -121,10 +123,10 @@ static void session_free(struct session *s)
     list_remove(&s->link);
     atomic_fetch_sub_explicit(&s->vhost->n_sessions, 1, memory_order_relaxed);
     requests_free(s);
+    engine_free(s->engine);
     fuse_session_free(s->fuse);
     fuse_holdings_close(s->holdings);
     session_memory_close(&s->memory);
-    leases_free(s->leases);
     region_map_free(s->map);
     free(s);
 }
@@ -149,7 +151,7 @@ static bool gave_back(struct session *s)
 
 void session_end_if_idle(struct session *s)
 {
-    if (!s->fenced || s->giving_back || !list_empty(&s->in_progress))
+    if (!s->gone || s->giving_back || !list_empty(&s->in_progress))
         return;
     if (session_is_bad(s) && !s->bad.reported)
         return;
@@ -211,8 +213,13 @@ static void add_region(struct session *s, const struct vhost_command *c, int fd)
 {
     const struct region_info info = info_of(c);
     uint64_t id;
-    int rc = region_add(s->map, &info, fd, &id);
+    int rc;
 
+    if (window_take_fd(s, &info, fd)) {
+        done(s, 0);
+        return;
+    }
+    rc = region_add(s->map, &info, fd, &id);
     if (rc < 0) {
         if (fd >= 0)
             close(fd);
@@ -233,6 +240,12 @@ static void on_region_fenced(struct cache_fence *f)
     next_command(s);
 }
 
+static void on_window_removed(struct session *s)
+{
+    done(s, 0);
+    next_command(s);
+}
+
 static bool holds_ring(struct session *s, uint64_t region)
 {
     for (unsigned i = 0; i < VHOST_QUEUES; i++)
@@ -244,8 +257,13 @@ static bool holds_ring(struct session *s, uint64_t region)
 static void remove_region(struct session *s, const struct vhost_command *c)
 {
     const struct region_info info = info_of(c);
-    uint64_t id = region_find(s->map, &info);
+    uint64_t id;
 
+    s->busy = true;
+    if (window_drop_fd(s, &info, on_window_removed))
+        return;
+    s->busy = false;
+    id = region_find(s->map, &info);
     if (!id) {
         session_bad(s, "no memory is shared at %#llx", (unsigned long long)info.addr);
         return;
@@ -256,7 +274,6 @@ static void remove_region(struct session *s, const struct vhost_command *c)
     }
     s->removing = id;
     region_remove_begin(s->map, id);
-    leases_cut(s->leases, id);
     cut_off_region(s, id);
     fence(s, on_region_fenced);
 }
@@ -302,7 +319,17 @@ static void set_call(struct session *s, struct queue *q, int fd)
     done(s, 0);
 }
 
-// Nobody writes any more. What is left is to wait until every request has been ended.
+// What is left is to wait until every request has been ended.
+void session_window_ended(struct session *s)
+{
+    if (s->gone || !windows_ended(s))
+        return;
+    s->gone = true;
+    done(s, 0);
+    session_end_if_idle(s);
+}
+
+// Nobody writes any more, but for engines.
 static void on_session_fenced(struct cache_fence *f)
 {
     struct session *s = container_of(f, struct session, fence);
@@ -311,9 +338,10 @@ static void on_session_fenced(struct cache_fence *f)
         if (s->queues[i].running)
             queue_stop(&s->queues[i]);
     requests_collect(s);
-    done(s, 0);
     s->fenced = true;
-    session_end_if_idle(s);
+    leases_free(s->leases);
+    windows_end(s);
+    session_window_ended(s);
 }
 
 static void remove_session(struct session *s)
@@ -322,9 +350,10 @@ static void remove_session(struct session *s)
     for (unsigned i = 0; i < VHOST_QUEUES; i++)
         if (s->queues[i].running)
             queue_pause(&s->queues[i]);
-    leases_cut(s->leases, 0);
     for (unsigned i = 0; i < VHOST_QUEUES; i++)
         cut_off_queue(&s->queues[i]);
+    if (s->leases)
+        leases_cut(s->leases, 0);
     fence(s, on_session_fenced);
 }
 

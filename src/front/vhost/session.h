@@ -93,6 +93,20 @@ struct waiting_command {
     int fd;
 };
 
+struct window {
+    struct session *session;
+    struct os2g_region_in *in;    // in the session's memory; op 0: not in use
+    struct engine_memory *memory; // NULL: its descriptor has not come yet
+    uint64_t region;              // while it is there
+    bool opened;                  // with this error
+    int error;
+    bool closing;
+    struct fuse_request *waiting;  // a WAIT
+    struct fuse_request *removing; // a REMOVE
+    void (*removed)(struct session *s);
+    struct cache_fence fence;
+};
+
 struct session {
     struct list link;
     struct vhost *vhost;
@@ -101,9 +115,11 @@ struct session {
     struct fuse_holdings *holdings;
     struct fuse_session *fuse;
     struct region_map *map;
-    struct leases *leases;
+    struct leases *leases; // in map
     struct fs_gpu gpu;
     struct queue queues[VHOST_QUEUES];
+    struct engine *engine; // from its first window on
+    struct window windows[SESSION_WINDOWS];
 
     // commands
     struct list waiting; // behind the one that a fence holds up
@@ -128,7 +144,7 @@ struct session {
 
     // The host has gone; from now on requests that end are posted home. Freed when all are.
     atomic_bool ending;
-    bool fenced;
+    bool fenced, gone; // gone: nothing touches its memory any more, and DONE was said
     struct loop_msg give_back;
     bool giving_back;
 };
@@ -144,6 +160,8 @@ static inline bool session_is_bad(struct session *s)
 {
     return atomic_load_explicit(&s->bad.is, memory_order_relaxed);
 }
+// One of the windows of a session that has ended is closed.
+void session_window_ended(struct session *s);
 // Frees it if it has ended and nothing of it is under way any more.
 void session_end_if_idle(struct session *s);
 
@@ -163,6 +181,19 @@ void request_take(struct queue *q, const struct virtq_chain *c);
 // Those that other loops have ended leave in_progress.
 void requests_collect(struct session *s);
 void requests_free(struct session *s); // none is in progress
+
+// --- window.c ---
+
+void window_request(struct fuse_request *r, const struct os2g_region_in *in);
+void windows_resume(struct session *s); // those that the worker before had
+// The descriptor of a window has come; it becomes the window's. false: there is no such window.
+bool window_take_fd(struct session *s, const struct region_info *info, int fd);
+// The descriptor of a window goes, and the window with it if it is still there. Calls removed when
+// that is done. false: there is no such window.
+bool window_drop_fd(struct session *s, const struct region_info *info,
+                    void (*removed)(struct session *s));
+void windows_end(struct session *s); // after a fence
+bool windows_ended(const struct session *s);
 
 // --- gpu.c ---
 

@@ -12,18 +12,15 @@
 
 #define SESSION_WINDOWS 32
 
-// A REGION request that was carried out; op 0: none.
-struct session_window {
-    struct os2g_region_in in;
-};
-
 struct session_head {
     uint64_t magic; // 0: new
     uint32_t version;
     uint32_t queues;
     struct fuse_negotiated negotiated;
     uint64_t unique_key; // fuse_session_config
-    struct session_window windows[SESSION_WINDOWS];
+    // ADD requests that were carried out; op 0: none. REMOVE: the window has gone, but the
+    // descriptor that came for it is still shared.
+    struct os2g_region_in windows[SESSION_WINDOWS];
 };
 
 struct session_memory {

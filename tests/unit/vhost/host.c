@@ -41,6 +41,12 @@ void cache_fence_start(struct cache *c, struct cache_fence *f)
     loop_post(c->data, &f->msg, on_data);
 }
 
+// Not shared: there is no engine.
+void cache_arena(const struct cache *c, int *ret_fd, void **ret_base, uint64_t *ret_len)
+{
+    *ret_fd = -1;
+}
+
 // --- the device ---
 
 static struct cache the_cache;
@@ -398,4 +404,3 @@ void host_read(struct host *h, unsigned i, uint64_t handle, uint64_t offset, uin
 
     host_send(h, i, FUSE_READ, 0, &in, sizeof(in), (uint32_t)sizeof(struct fuse_out_header) + size);
 }
-
