@@ -45,6 +45,8 @@ static int prepare(struct export_options *o, const char *source, const char *dir
     if (rc == 0)
         rc = set_directory(o, directory, ret_error);
     if (rc == 0)
+        rc = export_options_default_socket(o, getenv("OS2G_SOCKET"), ret_error);
+    if (rc == 0)
         rc = export_options_complete(o, ret_error);
     if (rc == 0 && o->log_level)
         log_configure(o->log_level);

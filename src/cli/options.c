@@ -35,12 +35,13 @@ int cli_fail(const struct cli_command *c, const char *hint, const char *fmt, ...
 
 // --- help ---
 
-static void help_line(char letter, const char *name, const char *value, const char *help)
+static void help_line(char letter, const char *name, const char *value, bool optional,
+                      const char *help)
 {
     int n = letter ? printf("  -%c, --%s", letter, name) : printf("      --%s", name);
 
     if (value)
-        n += printf(" %s", value);
+        n += printf(optional ? "[=%s]" : " %s", value);
     if (n >= HELP_COLUMN)
         printf("\n%*s", HELP_COLUMN, "");
     else
@@ -87,15 +88,15 @@ void cli_help(const struct cli_command *c)
     }
     printf("\nOptions:\n");
     for (const struct cli_option *o = c->options; o && o->name; o++)
-        help_line(o->letter, o->name, o->value, o->help);
-    help_line('h', "help", NULL, "this text");
+        help_line(o->letter, o->name, o->value, o->optional, o->help);
+    help_line('h', "help", NULL, false, "this text");
     for (unsigned group = 1; group < EXPORT_GROUP_ALL; group <<= 1) {
         if (!(c->export_groups & group))
             continue;
         printf("\n%s:\n", export_option_group_title((enum export_option_group)group));
         for (const struct export_option *o = export_option_table; o->name; o++)
             if (o->group == (enum export_option_group)group)
-                help_line(0, o->name, o->value, o->help);
+                help_line(0, o->name, o->value, false, o->help);
     }
 }
 
@@ -175,7 +176,7 @@ static const char *take_value(struct parse *p, const char *name, const char *tak
 
 static void own_option(struct parse *p, const struct cli_option *o, const char *inline_value)
 {
-    const char *value = take_value(p, o->name, o->value, inline_value);
+    const char *value = o->optional ? inline_value : take_value(p, o->name, o->value, inline_value);
     char *error = NULL;
 
     if (!o->value && value)

@@ -14,6 +14,7 @@ struct cli_option {
     const char *help;
     // value: NULL for a switch. -EINVAL with a sentence in *ret_error.
     int (*set)(void *target, const char *value, char **ret_error);
+    bool optional; // the value may be left out (NULL); it is given as --name=VALUE only
 };
 
 struct cli_command {

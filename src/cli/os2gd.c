@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// os2gd: several exports under one supervisor, from a configuration file.
+// os2gd: several exports under one supervisor, from a configuration file; or one, from the command
+// line.
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/rendezvous.h"
+#include "base/text.h"
 #include "cli/options.h"
+#include "cli/single.h"
 #include "daemon/config.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
@@ -12,13 +16,15 @@
 #include "gdd/engine.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define DEFAULT_FILE "/etc/os2g.conf"
+#define DEFAULT_FILE   "/etc/os2g.conf"
+#define DEFAULT_LINGER (5 * NS_PER_S)
 
 struct os2gd {
     const char *file;
@@ -26,6 +32,7 @@ struct os2gd {
     size_t waited_for; // exports that systemd is not told of yet
     char **metrics_argv;
     int metrics_fd;
+    struct single single; // with --export
 };
 
 // --- metrics ---
@@ -51,7 +58,8 @@ static char **metrics_words(const struct config *c)
     words[3] = xasprintf("%u", gid);
     for (size_t i = 0; i < c->n; i++) {
         words[4 + 2 * i] = xstrdup(c->exports[i].name);
-        words[5 + 2 * i] = rendezvous_control(geteuid(), c->exports[i].options->directory);
+        words[5 + 2 * i] =
+            rendezvous_control(geteuid(), export_options_place(c->exports[i].options));
     }
     return words;
 }
@@ -73,7 +81,7 @@ static void on_settled(void *arg, const struct export_options *o, const char *er
     struct os2gd *d = arg;
 
     if (error)
-        log_error("os2gd", "%s at %s: %s", o->source, o->directory, error);
+        log_error("os2gd", "%s at %s: %s", o->source, export_options_place(o), error);
     if (first && d->waited_for && --d->waited_for == 0)
         notify("READY=1");
 }
@@ -84,10 +92,10 @@ static void on_stopping(void *arg)
     notify("STOPPING=1");
 }
 
-static struct config_export *find_directory(struct config *c, const char *directory)
+static struct config_export *find_place(struct config *c, const char *place)
 {
     for (size_t i = 0; i < c->n; i++)
-        if (c->exports[i].options && !strcmp(c->exports[i].options->directory, directory))
+        if (c->exports[i].options && !strcmp(export_options_place(c->exports[i].options), place))
             return &c->exports[i];
     return NULL;
 }
@@ -98,7 +106,7 @@ static void apply(struct supervisor *s, struct config *c)
     const struct export_options *o;
 
     for (size_t i = 0; (o = supervisor_export(s, i)); i++) {
-        struct config_export *e = find_directory(c, o->directory);
+        struct config_export *e = find_place(c, export_options_place(o));
 
         if (e && supervisor_replace(s, i, e->options))
             e->options = NULL; // the supervisor's now
@@ -189,6 +197,43 @@ static int set_check(void *target, const char *value, char **ret_error)
     return 0;
 }
 
+static int set_export(void *target, const char *value, char **ret_error)
+{
+    ((struct os2gd *)target)->single.source = value;
+    return 0;
+}
+
+static int set_words(void *target, const char *value, char **ret_error)
+{
+    struct buf *words = &((struct os2gd *)target)->single.words;
+
+    buf_add(words, value, strlen(value) + 1);
+    return 0;
+}
+
+static int set_until_idle(void *target, const char *value, char **ret_error)
+{
+    uint64_t *linger = &((struct os2gd *)target)->single.linger_ns;
+
+    *linger = DEFAULT_LINGER;
+    if (!value || (text_parse_duration(value, linger) == 0 && *linger > 0))
+        return 0;
+    *ret_error = xstrdup("--until-idle takes a time, e.g. 5s");
+    return -EINVAL;
+}
+
+static int set_ready_fd(void *target, const char *value, char **ret_error)
+{
+    uint64_t fd;
+
+    if (text_parse_u64(value, &fd) < 0 || fd > INT_MAX || fcntl((int)fd, F_GETFD) < 0) {
+        *ret_error = xasprintf("--ready-fd: %s is no open descriptor", value);
+        return -EINVAL;
+    }
+    ((struct os2gd *)target)->single.ready_fd = (int)fd;
+    return 0;
+}
+
 static int set_version(void *target, const char *value, char **ret_error)
 {
     ((struct os2gd *)target)->version = true;
@@ -198,6 +243,13 @@ static int set_version(void *target, const char *value, char **ret_error)
 static const struct cli_option options[] = {
     {"config", 'c', "FILE", "the configuration (default " DEFAULT_FILE ")", set_file},
     {"check", 0, NULL, "read the configuration, say what is wrong with it, and end", set_check},
+    {"export", 0, "SOURCE", "serve s3://bucket/prefix at --socket, without a configuration",
+     set_export},
+    {"options", 'o', "OPTIONS", "of that export, as in /etc/fstab, separated by commas", set_words},
+    {"until-idle", 0, "TIME", "end it so long after the last host has gone (5s)", set_until_idle,
+     true},
+    {"ready-fd", 0, "N", "where a line says that it is ready, or what is wrong (default 1)",
+     set_ready_fd},
     {"version", 'V', NULL, "print the version", set_version},
     {NULL},
 };
@@ -207,8 +259,12 @@ static const struct cli_command command = {
     .program = true,
     .synopsis = "",
     .summary = "Serves the exports of a configuration file until it gets SIGTERM",
-    .text = "SIGHUP reads the file again and renews every worker. See os2gd(8).",
+    .text =
+        "SIGHUP reads the file again and renews every worker. With --export it serves one bucket "
+        "to virtual machines and libos2g instead; the options of exports below are for that. See "
+        "os2gd(8).",
     .options = options,
+    .export_groups = EXPORT_GROUP_ALL,
 };
 
 // Reads the configuration and makes ready what it asks for.
@@ -262,15 +318,19 @@ int main(int argc, char **argv)
         return metrics_main(argc, argv);
     if (argc > 1 && !strcmp(argv[1], ENGINE_ARGUMENT))
         return engine_helper_main(argc, argv);
-    cli_parse(&command, argc, argv, &d, NULL, &words);
+    single_init(&d.single);
+    cli_parse(&command, argc, argv, &d, &d.single.options, &words);
     if (d.version) {
         printf("os2gd %s\n", OS2G_VERSION);
     } else if (words.n) {
         cli_fail(&command, "See: os2gd --help", "what is '%s' for?", words.words[0]);
         rc = EXIT_USAGE;
+    } else if (single_was_meant(&d.single)) {
+        rc = single_run(&d.single);
     } else {
         rc = serve(&d);
     }
+    single_fini(&d.single);
     free(words.words);
     return rc;
 }

@@ -132,6 +132,10 @@ static int set_export(struct reading *r, const char *export_name, const char *na
         return export_options_set_source(e->options, value, &r->error);
     if (!strcmp(name, "mount"))
         return set_mount(r, e, value);
+    if (!strcmp(name, "socket") && value[0] != '/' && strcmp(value, "none") != 0) {
+        r->error = xasprintf("socket: '%s' is not an absolute path", value);
+        return -EINVAL;
+    }
     if (!strcmp(name, "log-directory")) {
         r->error = xstrdup("log-directory belongs into [daemon]");
         return -EINVAL;
@@ -164,6 +168,33 @@ static int on_line(void *arg, const char *section, const char *name, const char 
     return rc == 0;
 }
 
+static int complete_export(struct config *c, struct config_export *e, char **ret_why)
+{
+    struct export_options *o = e->options;
+    int rc;
+
+    if (!o->directory && !export_options_offers_socket(o)) {
+        *ret_why = xstrdup("it needs a line mount = DIRECTORY or socket = PATH");
+        return -EINVAL;
+    }
+    if (!o->source) {
+        *ret_why = xstrdup("it needs a line source = s3://bucket");
+        return -EINVAL;
+    }
+    rc = export_options_default_socket(o, NULL, ret_why);
+    if (rc == 0)
+        rc = export_options_complete(o, ret_why);
+    if (rc == 0 && c->log_level && !o->log_level)
+        rc = export_options_set(o, "log-level", c->log_level, ret_why);
+    for (struct config_export *other = c->exports; rc == 0 && other < e; other++) {
+        if (export_options_offers_socket(o) && !strcmp(o->socket, other->options->socket)) {
+            *ret_why = xasprintf("%s is the socket of export '%s', too", o->socket, other->name);
+            rc = -EINVAL;
+        }
+    }
+    return rc;
+}
+
 static int complete(struct config *c, char **ret_error)
 {
     if (!c->n) {
@@ -171,23 +202,11 @@ static int complete(struct config *c, char **ret_error)
         return -EINVAL;
     }
     for (size_t i = 0; i < c->n; i++) {
-        struct config_export *e = &c->exports[i];
         char *why = NULL;
-        int rc = 0;
+        int rc = complete_export(c, &c->exports[i], &why);
 
-        if (!e->options->directory) {
-            why = xstrdup("it needs a line mount = DIRECTORY");
-            rc = -EINVAL;
-        } else if (!e->options->source) {
-            why = xstrdup("it needs a line source = s3://bucket");
-            rc = -EINVAL;
-        } else {
-            rc = export_options_complete(e->options, &why);
-        }
-        if (rc == 0 && c->log_level && !e->options->log_level)
-            rc = export_options_set(e->options, "log-level", c->log_level, &why);
         if (rc < 0) {
-            *ret_error = xasprintf("export '%s': %s", e->name, why);
+            *ret_error = xasprintf("export '%s': %s", c->exports[i].name, why);
             free(why);
             return rc;
         }

@@ -7,7 +7,7 @@
 //
 //   [export train]
 //   source = s3://datasets/train
-//   mount = /data/train
+//   mount = /data/train                    or socket = /run/os2g/train, or both
 //   endpoint-url = http://10.0.0.5:9000    and every other option of os2g mount
 #pragma once
 

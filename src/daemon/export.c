@@ -21,6 +21,7 @@ int export_build(struct export *e, struct loop *l, struct export_options *o,
 
     e->loop = l;
     e->options = o;
+    session_table_init(&e->hosts);
     rc = s3_settings_complete(&o->s3, profile_json, ret_error);
     if (rc < 0)
         return rc;
@@ -90,6 +91,8 @@ int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct v
         .cache = e->cache,
         .max_readahead = KERNEL_READAHEAD,
         .max_background = MAX_BACKGROUND,
+        .gpu_memory = e->options->gpu_memory,
+        .n_gpu_memory = e->options->n_gpu_memory,
         .helper_program = "/proc/self/exe",
         .event = event,
         .arg = arg,
@@ -99,4 +102,10 @@ int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct v
     if (rc < 0)
         *ret_error = xasprintf("requests of hosts cannot be read: %s", strerror(-rc));
     return rc;
+}
+
+void export_command(struct export *e, const struct vhost_command *c, int fd)
+{
+    session_table_note(&e->hosts, c);
+    vhost_command(e->vhost, c, fd);
 }

@@ -5,8 +5,8 @@
 
 #include "cache/cache.h"
 #include "daemon/export_options.h"
+#include "daemon/session_table.h"
 #include "front/devfuse/devfuse.h"
-#include "front/vhost/vhost.h"
 #include "front/vhost/vhost.h"
 #include "fs/fs.h"
 #include "s3/credentials.h"
@@ -22,6 +22,7 @@ struct export
     struct fs *fs;
     struct devfuse *wire; // NULL until export_serve
     struct vhost *vhost;  // NULL until export_serve_hosts
+    struct session_table hosts;
 };
 
 // All but the wires. profile_json as of credentials_local_resolve, or NULL. nodes_fd and handles_fd
@@ -35,7 +36,9 @@ int export_build(struct export *e, struct loop *l, struct export_options *o,
 int export_serve(struct export *e, int fuse_fd, int slots_fd, void (*gone)(void *arg), void *arg,
                  char **ret_error);
 
-// Starts answering hosts that share memory: vhost_command may be called from now on. event: to the
+// Starts answering hosts that share memory: export_command may be called from now on. event: to the
 // supervisor.
 int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct vhost_event *ev),
                        void *arg, char **ret_error);
+// As vhost_command.
+void export_command(struct export *e, const struct vhost_command *c, int fd);

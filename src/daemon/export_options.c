@@ -2,19 +2,12 @@
 #include "daemon/export_option_table.h"
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/rendezvous.h"
 #include "base/text.h"
 #include "cache/cache.h"
 
-#include <ctype.h>
-#include <grp.h>
-#include <limits.h>
-#include <math.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEFAULT_MEMORY       (512 * MIB)
@@ -33,6 +26,8 @@ void export_options_init(struct export_options *o)
         .metadata_ttl_ns = DEFAULT_METADATA_TTL,
         .negative_ttl_ns = UNSET_TTL,
         .memory = DEFAULT_MEMORY,
+        .socket_mode = UINT32_MAX,
+        .socket_group = UINT32_MAX,
     };
 }
 
@@ -50,242 +45,20 @@ void export_options_fini(struct export_options *o)
     free(o->prefix);
     free(o->log_level);
     free(o->log_directory);
+    free(o->socket);
+    free(o->socket_allow);
+    free(o->socket_tag);
+    free(o->gpu_memory);
     buf_free(&o->kernel_options);
     buf_free(&o->given);
     s3_settings_fini(&o->s3);
     *o = (struct export_options){0};
 }
 
-// --- one value ---
-
-static int parse_switch(const char *value, bool *ret)
-{
-    static const char *const yes[] = {"yes", "true", "on", "1"};
-    static const char *const no[] = {"no", "false", "off", "0"};
-
-    if (!value) {
-        *ret = true;
-        return 0;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(yes); i++) {
-        if (!strcasecmp(value, yes[i])) {
-            *ret = true;
-            return 0;
-        }
-        if (!strcasecmp(value, no[i])) {
-            *ret = false;
-            return 0;
-        }
-    }
-    return -EINVAL;
-}
-
-static int parse_ttl(const char *value, uint64_t *ret)
-{
-    if (!strcmp(value, "minimal"))
-        *ret = 0;
-    else if (!strcmp(value, "indefinite"))
-        *ret = UINT64_MAX;
-    else
-        return text_parse_duration(value, ret);
-    return 0;
-}
-
-static int parse_mode(const char *value, uint32_t *ret)
-{
-    char *end;
-    unsigned long mode;
-
-    if (!isdigit((unsigned char)value[0]))
-        return -EINVAL;
-    mode = strtoul(value, &end, 8);
-    if (*end || mode > 0777)
-        return -EINVAL;
-    *ret = (uint32_t)mode;
-    return 0;
-}
-
-static int parse_id(const char *value, bool group, uint32_t *ret)
-{
-    uint64_t id;
-
-    if (text_parse_u64(value, &id) == 0) {
-        // the last one means "leave as it is" to the kernel
-        if (id >= UINT32_MAX)
-            return -ERANGE;
-        *ret = (uint32_t)id;
-        return 0;
-    }
-    if (group) {
-        const struct group *g = getgrnam(value);
-
-        if (!g)
-            return -ENOENT;
-        *ret = g->gr_gid;
-    } else {
-        const struct passwd *p = getpwnam(value);
-
-        if (!p)
-            return -ENOENT;
-        *ret = p->pw_uid;
-    }
-    return 0;
-}
-
-static int parse_gbps(const char *value, uint64_t *ret)
-{
-    char *end;
-    double gbps = strtod(value, &end);
-
-    if (end == value || *end || !isfinite(gbps) || gbps <= 0 || gbps > 1e6)
-        return -EINVAL;
-    *ret = (uint64_t)(gbps * 1e9 / 8);
-    return 0;
-}
-
-static int parse_count(const char *value, unsigned *ret)
-{
-    uint64_t n;
-    int rc = text_parse_u64(value, &n);
-
-    if (rc < 0)
-        return rc;
-    if (n == 0 || n > INT_MAX)
-        return -ERANGE;
-    *ret = (unsigned)n;
-    return 0;
-}
-
 static void set_string(char **field, const char *value)
 {
     free(*field);
     *field = xstrdup(value);
-}
-
-static int set_path(char **field, const char *value, bool directory)
-{
-    char *path = realpath(value, NULL);
-    struct stat st;
-    int rc;
-
-    if (!path)
-        return -errno;
-    if (access(path, directory ? W_OK | X_OK : R_OK) < 0 || stat(path, &st) < 0)
-        rc = -errno;
-    else if (directory && !S_ISDIR(st.st_mode))
-        rc = -ENOTDIR;
-    else if (!directory && S_ISDIR(st.st_mode))
-        rc = -EISDIR;
-    else
-        rc = 0;
-    if (rc < 0) {
-        free(path);
-        return rc;
-    }
-    free(*field);
-    *field = path;
-    return 0;
-}
-
-static void set_prefix(char **field, const char *value)
-{
-    while (*value == '/')
-        value++;
-    free(*field);
-    *field = *value && !text_ends_with(value, "/") ? xasprintf("%s/", value) : xstrdup(value);
-}
-
-static const char *value_hint(enum export_option_kind kind)
-{
-    switch (kind) {
-    case SWITCH:
-    case PATH_STYLE:
-    case READ_ONLY:
-        return "it is a switch: write it alone, or with yes or no";
-    case SIZE:
-        return "write a size such as 256M or 2G";
-    case DURATION:
-        return "write a time such as 30s or 2m";
-    case TTL:
-        return "write seconds, minimal or indefinite";
-    case COUNT:
-        return "write a whole number from 1 on";
-    case MODE:
-        return "write permissions in octal, such as 0644";
-    case USER:
-        return "write a user's name or number";
-    case GROUP:
-        return "write a group's name or number";
-    case GBPS:
-        return "write gigabits a second, such as 10 or 2.5";
-    case LOG_SPEC:
-        return "write error, warning, info or debug";
-    case TEXT:
-    case FILE_PATH:
-    case DIRECTORY:
-    case PREFIX:
-        break;
-    }
-    return "it needs a value";
-}
-
-// trusted: by a process with more rights, which has looked at the files.
-static int apply(struct export_options *o, const struct export_option *opt, const char *value,
-                 bool trusted)
-{
-    void *field = (char *)o + opt->offset;
-    bool on;
-    int rc;
-
-    if (opt->value && (!value || !*value))
-        return -EINVAL;
-    switch ((enum export_option_kind)opt->kind) {
-    case SWITCH:
-        return parse_switch(value, field);
-    case READ_ONLY:
-        return parse_switch(value, &on);
-    case PATH_STYLE:
-        rc = parse_switch(value, &on);
-        if (rc == 0)
-            *(enum s3_addressing *)field =
-                on == (opt->name[0] == 'f') ? S3_ADDRESSING_PATH : S3_ADDRESSING_VIRTUAL;
-        return rc;
-    case TEXT:
-        set_string(field, value);
-        return 0;
-    case LOG_SPEC:
-        if (!log_spec_valid(value))
-            return -EINVAL;
-        set_string(field, value);
-        return 0;
-    case FILE_PATH:
-    case DIRECTORY:
-        if (!trusted)
-            return set_path(field, value, opt->kind == DIRECTORY);
-        set_string(field, value);
-        return 0;
-    case PREFIX:
-        set_prefix(field, value);
-        return 0;
-    case SIZE:
-        return text_parse_size(value, field);
-    case DURATION:
-        rc = text_parse_duration(value, field);
-        return rc == 0 && *(uint64_t *)field == 0 ? -EINVAL : rc;
-    case TTL:
-        return parse_ttl(value, field);
-    case COUNT:
-        return parse_count(value, field);
-    case MODE:
-        return parse_mode(value, field);
-    case USER:
-        return parse_id(value, false, field);
-    case GROUP:
-        return parse_id(value, true, field);
-    case GBPS:
-        return parse_gbps(value, field);
-    }
-    return -EINVAL;
 }
 
 // --- by name ---
@@ -321,10 +94,22 @@ static void remember(struct export_options *o, const char *name, const char *val
     buf_add(&o->given, "", 1);
 }
 
+// Numbers of files: a worker has no right to look at them.
+static void remember_gpu_memory(struct export_options *o, size_t from)
+{
+    buf_printf(&o->given, "gpu-memory=");
+    for (size_t i = from; i < o->n_gpu_memory; i++)
+        buf_printf(&o->given, "%s%llu:%llu", i > from ? "," : "",
+                   (unsigned long long)o->gpu_memory[i].dev,
+                   (unsigned long long)o->gpu_memory[i].ino);
+    buf_add(&o->given, "", 1);
+}
+
 static int set(struct export_options *o, const char *name, const char *value, bool trusted,
                char **ret_error)
 {
     const struct export_option *opt = find(name);
+    size_t n_gpu_memory = o->n_gpu_memory;
     int rc;
 
     if (!opt) {
@@ -335,26 +120,29 @@ static int set(struct export_options *o, const char *name, const char *value, bo
                          : xasprintf("there is no option '%s'", name);
         return -ENOENT;
     }
-    rc = apply(o, opt, value, trusted);
+    rc = export_option_apply(o, opt, value, trusted);
     if (rc < 0) {
-        bool path = opt->kind == FILE_PATH || opt->kind == DIRECTORY;
+        bool path = opt->kind == FILE_PATH || opt->kind == DIRECTORY || opt->kind == GPU_FILES;
 
         if (path && value && *value)
             *ret_error = xasprintf("%s: cannot use %s: %s", opt->name, value, strerror(-rc));
-        else if ((opt->kind == USER || opt->kind == GROUP) && rc == -ENOENT)
+        else if ((opt->kind == USER || opt->kind == USERS || opt->kind == GROUP) && rc == -ENOENT)
             *ret_error = xasprintf("%s: nobody here is called '%s'; %s", opt->name, value,
-                                   value_hint((enum export_option_kind)opt->kind));
+                                   export_option_hint((enum export_option_kind)opt->kind));
         else if (value && *value)
             *ret_error = xasprintf("%s: '%s' will not do; %s", opt->name, value,
-                                   value_hint((enum export_option_kind)opt->kind));
+                                   export_option_hint((enum export_option_kind)opt->kind));
         else
-            *ret_error =
-                xasprintf("%s: %s", opt->name, value_hint((enum export_option_kind)opt->kind));
+            *ret_error = xasprintf("%s: %s", opt->name,
+                                   export_option_hint((enum export_option_kind)opt->kind));
         return -EINVAL;
     }
-    if (opt->kind == FILE_PATH || opt->kind == DIRECTORY)
+    if (opt->kind == FILE_PATH || opt->kind == DIRECTORY || opt->kind == SOCKET)
         value = *(char **)((char *)o + opt->offset);
-    remember(o, opt->name, value ? value : "yes");
+    if (opt->kind == GPU_FILES)
+        remember_gpu_memory(o, n_gpu_memory);
+    else
+        remember(o, opt->name, value ? value : "yes");
     return 0;
 }
 
@@ -414,7 +202,7 @@ int export_options_replay(struct export_options *o, const char *given, size_t le
             export_options_set_directory(o, eq + 1);
             rc = 0;
         } else if (!strcmp(name, "mounter")) {
-            rc = parse_id(eq + 1, false, &o->mounter);
+            rc = export_option_parse_id(eq + 1, false, &o->mounter);
             if (rc < 0)
                 *ret_error = xasprintf("mounter: '%s' is no user", eq + 1);
         } else {
@@ -426,6 +214,33 @@ int export_options_replay(struct export_options *o, const char *given, size_t le
         given += strlen(given) + 1;
     }
     return 0;
+}
+
+// --- the socket ---
+
+int export_options_default_socket(struct export_options *o, const char *path, char **ret_error)
+{
+    char *own;
+    int rc;
+
+    if (o->socket || !o->directory)
+        return 0;
+    if (path && *path)
+        return export_options_set(o, "socket", path, ret_error);
+    own = rendezvous_socket(o->mounter, o->directory);
+    rc = export_options_set(o, "socket", own, ret_error);
+    free(own);
+    return rc;
+}
+
+bool export_options_offers_socket(const struct export_options *o)
+{
+    return o->socket && strcmp(o->socket, "none") != 0;
+}
+
+const char *export_options_place(const struct export_options *o)
+{
+    return o->directory ? o->directory : o->socket;
 }
 
 // --- together ---

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "gdd/region.h"
 #include "s3/credentials.h"
 #include "s3/settings.h"
 
@@ -30,6 +31,15 @@ struct export_options {
     bool allow_other, allow_root;
     struct buf kernel_options; // "noexec,noatime"
 
+    char *socket;           // absolute path of the vhost-user socket, "none", or NULL: not said
+    uint32_t socket_mode;   // UINT32_MAX: not said
+    uint32_t socket_group;  // UINT32_MAX: that of the process
+    uint32_t *socket_allow; // peers' users
+    size_t n_socket_allow;  // 0: not said
+    char *socket_tag;       // what the device says its tag is, or NULL
+    struct region_file *gpu_memory; // files of a host's that are a GPU's memory
+    size_t n_gpu_memory;
+
     uint64_t memory;
     unsigned threads; // data loops; 0: chosen by export_options_complete
     char *log_level, *log_directory;
@@ -44,8 +54,9 @@ enum export_option_group {
     EXPORT_GROUP_TRANSFER = 4,    // how hard the store is asked
     EXPORT_GROUP_FILES = 8,       // what the mount looks like
     EXPORT_GROUP_MEMORY = 16,     // memory, threads, pre-reading
-    EXPORT_GROUP_LOG = 32,
-    EXPORT_GROUP_ALL = 63,
+    EXPORT_GROUP_SOCKET = 32,     // hosts that share memory: virtual machines, libos2g
+    EXPORT_GROUP_LOG = 64,
+    EXPORT_GROUP_ALL = 127,
 };
 
 struct export_option {
@@ -76,6 +87,13 @@ const char *export_option_nearest(const char *name);
 // "s3://bucket/prefix"; -EINVAL with a sentence.
 int export_options_set_source(struct export_options *o, const char *source, char **ret_error);
 void export_options_set_directory(struct export_options *o, const char *directory); // absolute
+
+// A mount has a socket unless told otherwise: sets what was not said, to path (absolute, checked)
+// or, when that is NULL, to the one where libos2g looks for it.
+int export_options_default_socket(struct export_options *o, const char *path, char **ret_error);
+bool export_options_offers_socket(const struct export_options *o);
+// Names the export among others: its directory or, where there is no mount, its socket.
+const char *export_options_place(const struct export_options *o);
 
 // Fills in defaults that depend on each other and checks that all fits together.
 int export_options_complete(struct export_options *o, char **ret_error);

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "base/rendezvous.h"
-#include "base/unix_address.h"
 #include "daemon/privilege.h"
 #include "front/devfuse/devfuse.h"
 #include "net/http_client.h"
@@ -12,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,11 +25,7 @@ static void close_fd(int *fd)
 
 void lasting_drop_control(struct lasting *l)
 {
-    if (l->control_fd >= 0)
-        unlink(l->control_path);
-    close_fd(&l->control_fd);
-    free(l->control_path);
-    l->control_path = NULL;
+    listener_close(&l->control);
 }
 
 void lasting_close(struct lasting *l)
@@ -133,41 +127,23 @@ static int make_directory(const char *path, bool root)
     return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
 }
 
-static int listen_at(const char *path, bool root)
-{
-    struct sockaddr_un address;
-    uid_t worker_uid;
-    gid_t worker_gid;
-    int fd, rc = unix_address(&address, path);
-
-    if (rc < 0)
-        return rc;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    unlink(path);
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, 0600) < 0 ||
-        listen(fd, 64) < 0) {
-        rc = -errno;
-        close(fd);
-        return rc;
-    }
-    // the metrics process asks, too, and is no more than a worker
-    privilege_worker_ids(&worker_uid, &worker_gid);
-    if (root && chown(path, worker_uid, worker_gid) < 0)
-        log_warning("daemon", "%s: %s: no metrics of this mount", path, strerror(errno));
-    return fd;
-}
-
-static int make_control(struct lasting *l, const char *mount, char **ret_error)
+static int make_control(struct lasting *l, const char *place, char **ret_error)
 {
     bool root = geteuid() == 0;
-    char *directory = rendezvous_directory(geteuid());
+    char *directory = rendezvous_directory(geteuid()), *path;
     int rc = make_directory(directory, root);
+    uid_t uid = (uid_t)-1;
+    gid_t gid = (gid_t)-1;
 
     if (rc == 0) {
-        l->control_path = rendezvous_control(geteuid(), mount);
-        rc = l->control_fd = listen_at(l->control_path, root);
+        // the metrics process asks, too, and is no more than a worker
+        if (root)
+            privilege_worker_ids(&uid, &gid);
+        path = rendezvous_control(geteuid(), place);
+        // of a daemon that was killed; its worker may just be ending. The directory is our own.
+        unlink(path);
+        rc = listener_open(&l->control, path, 0600, uid, gid);
+        free(path);
     }
     if (rc < 0)
         *ret_error =
@@ -191,5 +167,5 @@ int lasting_make(struct lasting *l, const struct export_options *o, char **ret_e
         return -ENOMEM;
     }
     rc = make_ca(l, o, ret_error);
-    return rc < 0 ? rc : make_control(l, o->directory, ret_error);
+    return rc < 0 ? rc : make_control(l, export_options_place(o), ret_error);
 }

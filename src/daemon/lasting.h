@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mount keeps over the lives of its workers, /dev/fuse aside: memory of its state, its
+// What an export keeps over the lives of its workers, /dev/fuse aside: memory of its state, its
 // options, its control socket. Held by the supervisor, handed to each worker; for supervised.c.
 #pragma once
 
 #include "daemon/export_options.h"
+#include "daemon/listen.h"
 
 struct lasting {
     int options_fd, slots_fd, nodes_fd, handles_fd; // memfds
     int ca_fd;                                      // memfd: the trusted authorities, or -1
     int profile_fd;                                 // memfd: what workers know of the profile
-    int control_fd;                                 // listens at control_path
-    char *control_path;
+    struct listener control;                        // of the control socket
 };
 
 #define LASTING_NONE                                                                               \
@@ -20,7 +20,7 @@ struct lasting {
                       .handles_fd = -1,                                                            \
                       .ca_fd = -1,                                                                 \
                       .profile_fd = -1,                                                            \
-                      .control_fd = -1})
+                      .control = LISTENER_NONE})
 
 // New ones, for a new mount. 0, or -errno with a sentence; l is to be closed in any case.
 int lasting_make(struct lasting *l, const struct export_options *o, char **ret_error);

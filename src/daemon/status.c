@@ -164,24 +164,26 @@ static json_t *fs_status(const struct fs *fs)
 
 static json_t *fuse_status(struct devfuse *d)
 {
-    struct devfuse_stats s;
+    struct devfuse_stats s = {0};
     json_t *o = json_object();
 
-    devfuse_stats_read(d, &s);
+    if (d)
+        devfuse_stats_read(d, &s);
     add(o, "requests", s.requests);
     add(o, "replies_late", s.replies_late);
     add(o, "read_bytes", s.read_bytes);
-    add(o, "in_flight", devfuse_in_flight(d));
+    add(o, "in_flight", d ? devfuse_in_flight(d) : 0);
     return o;
 }
 
-static json_t *vhost_status(const struct vhost *v)
+static json_t *vhost_status(const struct export *e)
 {
     struct vhost_stats s = {0};
     json_t *o = json_object();
 
-    if (v)
-        vhost_stats_read(v, &s);
+    if (e->vhost)
+        vhost_stats_read(e->vhost, &s);
+    json_object_set_new(o, "hosts", session_table_json(&e->hosts));
     add(o, "sessions", s.sessions);
     add(o, "requests", s.requests);
     add(o, "read_bytes", s.read_bytes);
@@ -247,6 +249,7 @@ json_t *status_collect(const struct export *e, uint64_t restarts, uint64_t start
     add_text(o, "version", OS2G_VERSION);
     add_text(o, "source", e->options->source);
     add_text(o, "directory", e->options->directory);
+    add_text(o, "socket", export_options_offers_socket(e->options) ? e->options->socket : NULL);
     add_text(o, "endpoint", s3_bucket_settings(e->bucket)->endpoint_url);
     add(worker, "pid", (uint64_t)getpid());
     add(worker, "supervisor_pid", (uint64_t)getppid());
@@ -257,7 +260,7 @@ json_t *status_collect(const struct export *e, uint64_t restarts, uint64_t start
     json_object_set_new(o, "worker", worker);
     json_object_set_new(o, "credentials", credentials_status(e->provider));
     json_object_set_new(o, "fuse", fuse_status(e->wire));
-    json_object_set_new(o, "vhost", vhost_status(e->vhost));
+    json_object_set_new(o, "vhost", vhost_status(e));
     json_object_set_new(o, "fs", fs_status(e->fs));
     json_object_set_new(o, "cache", cache_status(e->cache));
     json_object_set_new(o, "store", store_status(e));

@@ -3,13 +3,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mount_table.h"
 #include "daemon/broker.h"
 #include "daemon/privilege.h"
+#include "daemon/supervised_mount.h"
 #include "daemon/worker.h"
-#include "front/devfuse/devfuse.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +22,11 @@
 #define PAUSE_MIN_NS (50 * NS_PER_MS)
 #define PAUSE_MAX_NS NS_PER_S
 #define STOP_NS      (5 * NS_PER_S) // for open files after a lazy unmount
-#define HELPER_S     5
-// Four requests at a time: with one, readers wait for each (bench/NOTES.md).
-#define MOUNT_READAHEAD (4 * MIB)
+
+static const char *place(const struct supervised *s)
+{
+    return export_options_place(s->options);
+}
 
 static void close_fd(int *fd)
 {
@@ -50,9 +50,12 @@ static void end(struct supervised *s, enum supervised_state state)
     if (s->helper > 0)
         kill(s->helper, SIGKILL);
     s->worker = s->helper = 0; // as the broker
+    s->checking = false;
     drop_broker(s);
+    supervised_vhost_close(&s->vhost);
     close_fd(&s->channel);
     close_fd(&s->fuse_fd);
+    s->offered = false;
     lasting_close(&s->lasting);
     s->state = state;
     s->due_ns = UINT64_MAX;
@@ -66,97 +69,6 @@ static void fail(struct supervised *s, char *error)
     end(s, SUPERVISED_FAILED);
 }
 
-// --- the mount ---
-
-// What a mount over it would take from every program, this one too.
-static bool is_needed(const char *directory)
-{
-    static const char *const needed[] = {"/", "/dev", "/proc", "/run", "/sys"};
-
-    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
-        if (!strcmp(directory, needed[i]))
-            return true;
-    return false;
-}
-
-// A directory whose daemon was killed answers nothing but ENOTCONN until it is unmounted.
-static int clear_directory(const char *directory, char **ret_error)
-{
-    struct mount_table t;
-    bool ours = false;
-    int fd, rc;
-
-    if (is_needed(directory)) {
-        *ret_error = xasprintf("%s: the system needs this directory as it is; mount at another "
-                               "one, e.g. /mnt/bucket",
-                               directory);
-        return -EINVAL;
-    }
-    rc = mount_table_read(&t);
-    if (rc == 0) {
-        ours = mount_table_at(&t, directory) != NULL;
-        mount_table_free(&t);
-    }
-    // attributes may come from the kernel's cache; opening asks the daemon
-    fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    rc = fd < 0 ? -errno : 0;
-    if (fd >= 0)
-        close(fd);
-    if (ours && (rc == -ENOTCONN || rc == -ECONNABORTED)) {
-        log_warning("daemon", "%s: the daemon that served it has died; unmounting what is left",
-                    directory);
-        return devfuse_unmount(directory, true, ret_error);
-    }
-    if (ours) {
-        *ret_error = xasprintf("%s is mounted already; unmount it first: os2g umount %s", directory,
-                               directory);
-        return -EBUSY;
-    }
-    if (rc < 0)
-        *ret_error = xasprintf("%s: %s", directory, strerror(-rc));
-    return rc;
-}
-
-static int mount_now(struct supervised *s, char **ret_error)
-{
-    const struct devfuse_mount_options o = {
-        .source = s->options->source,
-        .allow_other = s->options->allow_other,
-        .allow_root = s->options->allow_root,
-        .default_permissions = true,
-        .extra = s->options->kernel_options.len ? s->options->kernel_options.data : NULL,
-    };
-
-    s->fuse_fd = devfuse_mount(s->options->directory, &o, ret_error);
-    return s->fuse_fd < 0 ? s->fuse_fd : 0;
-}
-
-static void helper_ended(struct supervised *s)
-{
-    s->helper = 0;
-    s->served = true;
-}
-
-// In a child, since it asks the file system, and a worker may hang. The mount counts as served once
-// it is done: umount would find it busy before.
-static void raise_readahead(struct supervised *s)
-{
-    s->helper = fork();
-    if (s->helper < 0)
-        helper_ended(s);
-    if (s->helper != 0)
-        return;
-    alarm(HELPER_S);
-    // the mount must not live on in here
-    close_range(STDERR_FILENO + 1, ~0U, 0);
-    if (devfuse_set_readahead(s->options->directory, MOUNT_READAHEAD) < 0)
-        log_info("daemon",
-                 "%s: the kernel's read-ahead stays at its default, for raising it takes "
-                 "root; large files are read faster with direct-io",
-                 s->options->directory);
-    _exit(0);
-}
-
 // --- workers ---
 
 static int start_worker(struct supervised *s)
@@ -168,7 +80,7 @@ static int start_worker(struct supervised *s)
                           uid_text,
                           gid_text,
                           s->options->source,
-                          s->options->directory,
+                          (char *)place(s),
                           NULL};
     const struct lasting *l = &s->lasting;
     int pair[2], rc = channel_pair(pair);
@@ -183,7 +95,7 @@ static int start_worker(struct supervised *s)
     {
         // in the order of worker.h
         const int fds[] = {pair[1],       l->options_fd, l->slots_fd, l->nodes_fd,
-                           l->handles_fd, l->control_fd, l->ca_fd,    l->profile_fd};
+                           l->handles_fd, l->control.fd, l->ca_fd,    l->profile_fd};
 
         _Static_assert(ARRAY_LEN(fds) == WORKER_FDS_END - WORKER_FD_CHANNEL, "as in worker.h");
         s->worker = spawn(s->program, argv, fds, ARRAY_LEN(fds));
@@ -198,7 +110,7 @@ static int start_worker(struct supervised *s)
     s->channel = pair[0];
     s->answering = false;
     s->renewing = false;
-    if (s->fuse_fd >= 0)
+    if (s->offered)
         channel_send(s->channel, CHANNEL_SERVE, s->workers, s->fuse_fd, NULL);
     s->workers++;
     return 0;
@@ -206,16 +118,13 @@ static int start_worker(struct supervised *s)
 
 static void give_up(struct supervised *s)
 {
-    char *error = NULL;
-
     log_error("daemon",
-              "%s: its worker died %u times in a row; unmounting. Programs that have files "
+              "%s: its worker died %u times in a row; giving up. Programs that have files "
               "open get errors",
-              s->options->directory, s->barren + s->hasty);
-    if (devfuse_unmount(s->options->directory, true, &error) < 0)
-        log_error("daemon", "%s", error ? error : "it could not be unmounted");
-    free(error);
-    fail(s, xasprintf("the worker of %s died again and again", s->options->directory));
+              place(s), s->barren + s->hasty);
+    if (s->options->directory)
+        supervised_mount_detach(s->options->directory);
+    fail(s, xasprintf("the worker of %s died again and again", place(s)));
 }
 
 static uint64_t pause_after(unsigned deaths, unsigned free_deaths)
@@ -234,7 +143,7 @@ static void next_worker(struct supervised *s)
         s->due_ns = UINT64_MAX;
         return;
     }
-    log_error("daemon", "%s: no worker can be started: %s", s->options->directory, strerror(-rc));
+    log_error("daemon", "%s: no worker can be started: %s", place(s), strerror(-rc));
     if (++s->barren > BARREN_MAX) {
         give_up(s);
         return;
@@ -258,6 +167,7 @@ static void worker_died(struct supervised *s, int status)
     uint64_t now = clock_monotonic_ns(), pause;
 
     s->worker = 0;
+    supervised_vhost_worker_died(&s->vhost);
     close_fd(&s->channel);
     drop_broker(s);
     switch (s->state) {
@@ -283,10 +193,10 @@ static void worker_died(struct supervised *s, int status)
     count_death(s, now);
     if (WIFSIGNALED(status))
         log_warning("daemon", "%s: the worker was ended by signal %d (%s); starting the next one",
-                    s->options->directory, WTERMSIG(status), strsignal(WTERMSIG(status)));
+                    place(s), WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         log_warning("daemon", "%s: the worker ended with status %d; starting the next one",
-                    s->options->directory, WEXITSTATUS(status));
+                    place(s), WEXITSTATUS(status));
     if (s->barren == BARREN_FREE && program_revert(s->program))
         log_warning("daemon", "the new version of %s does not work: going on with the one before",
                     s->program->path);
@@ -322,30 +232,62 @@ static void start_broker(struct supervised *s, uint64_t number)
 static void ready(struct supervised *s)
 {
     char *error = NULL;
+    int rc = supervised_vhost_open(&s->vhost, s->options, &error);
 
-    if (mount_now(s, &error) < 0) {
-        fail(s, error ? error : xstrdup("mounting failed"));
+    if (rc == 0 && s->options->directory)
+        rc = s->fuse_fd = supervised_mount_make(s->options, &error);
+    if (rc < 0) {
+        fail(s, error ? error : xstrdup(strerror(-rc)));
         return;
     }
+    s->offered = true;
     s->state = SUPERVISED_SERVING;
     channel_send(s->channel, CHANNEL_SERVE, 0, s->fuse_fd, NULL);
+}
+
+// umount would find the mount busy before.
+static void helper_ended(struct supervised *s)
+{
+    s->helper = 0;
+    s->served = true;
+}
+
+static void first_served(struct supervised *s)
+{
+    if (!s->options->directory) {
+        log_info("daemon", "%s is offered at %s", s->options->source, s->options->socket);
+        s->served = true;
+        return;
+    }
+    log_info("daemon", "%s is mounted at %s", s->options->source, s->options->directory);
+    s->helper = supervised_mount_raise_readahead(s->options->directory);
+    if (s->helper < 0)
+        helper_ended(s);
 }
 
 static void serving(struct supervised *s)
 {
     s->answering = true;
     s->answering_ns = clock_monotonic_ns();
-    if (!s->served && s->helper == 0) {
-        log_info("daemon", "%s is mounted at %s", s->options->source, s->options->directory);
-        raise_readahead(s);
-    }
+    supervised_vhost_worker(&s->vhost, s->channel);
+    if (!s->served && s->helper == 0)
+        first_served(s);
 }
 
 static void gone(struct supervised *s)
 {
-    log_info("daemon", "%s is unmounted", s->options->directory);
+    log_info("daemon", "%s is unmounted", place(s));
     s->served = true; // if only for a moment
     end(s, SUPERVISED_ENDED);
+}
+
+// Its end comes as a child's; one that only closed its channel, or babbles, is no use.
+static void drop_worker(struct supervised *s)
+{
+    supervised_vhost_worker_died(&s->vhost);
+    close_fd(&s->channel);
+    if (s->worker > 0)
+        kill(s->worker, SIGKILL);
 }
 
 // Whether there may be more to read.
@@ -357,22 +299,21 @@ static bool take_message(struct supervised *s)
     if (rc == -EAGAIN)
         return false;
     if (rc <= 0) {
-        // its end comes as a child's; one that only closed its channel, or babbles, is no use
-        close_fd(&s->channel);
-        if (s->worker > 0)
-            kill(s->worker, SIGKILL);
+        drop_worker(s);
         return false;
     }
     if (fd >= 0)
         close(fd);
-    if (m.kind == CHANNEL_RESOLVE)
+    if (m.kind == CHANNEL_VHOST_EVENT)
+        supervised_vhost_event(&s->vhost, &m.event);
+    else if (m.kind == CHANNEL_RESOLVE)
         start_broker(s, m.number);
     else if (m.kind == CHANNEL_READY && s->state == SUPERVISED_PREPARING)
         ready(s);
     else if (m.kind == CHANNEL_FAILED && s->state == SUPERVISED_PREPARING)
         fail(s, xstrdup(m.text));
     else if (m.kind == CHANNEL_FAILED)
-        log_error("daemon", "%s: %s", s->options->directory, m.text);
+        log_error("daemon", "%s: %s", place(s), m.text);
     else if (m.kind == CHANNEL_SERVING && s->state == SUPERVISED_SERVING && !s->answering)
         serving(s);
     else if (m.kind == CHANNEL_GONE &&
@@ -381,10 +322,36 @@ static bool take_message(struct supervised *s)
     return s->channel >= 0;
 }
 
-void supervised_message(struct supervised *s)
+// --- what is polled: the channel, then the hosts ---
+
+size_t supervised_poll_count(const struct supervised *s)
 {
-    take_message(s);
+    return 1 + supervised_vhost_poll_count(&s->vhost);
 }
+
+void supervised_poll_fill(const struct supervised *s, struct pollfd *p)
+{
+    p[0] = (struct pollfd){
+        .fd = s->channel,
+        .events = (short)(POLLIN | (supervised_vhost_waits(&s->vhost) ? POLLOUT : 0)),
+    };
+    supervised_vhost_poll_fill(&s->vhost, p + 1);
+}
+
+void supervised_poll_done(struct supervised *s, const struct pollfd *p)
+{
+    supervised_vhost_poll_done(&s->vhost, p + 1);
+    if (p[0].revents & POLLOUT)
+        supervised_vhost_flush(&s->vhost);
+    if (p[0].revents & ~POLLOUT)
+        take_message(s);
+    if (s->vhost.broken)
+        drop_worker(s);
+}
+
+// --- children ---
+
+static void checked(struct supervised *s, int status);
 
 bool supervised_is_broker(const struct supervised *s, pid_t pid)
 {
@@ -403,6 +370,10 @@ bool supervised_child(struct supervised *s, pid_t pid, int status)
         s->broker = 0;
     } else if (pid == s->helper) {
         helper_ended(s);
+    } else if (pid == s->checker) {
+        s->checker = 0;
+        if (s->checking)
+            checked(s, status);
     } else {
         return false;
     }
@@ -411,16 +382,42 @@ bool supervised_child(struct supervised *s, pid_t pid, int status)
 
 // --- time and the operator ---
 
+// Nobody is there, and nobody has come for a while.
+static uint64_t idle_due_ns(const struct supervised *s)
+{
+    return s->linger_ns && s->state == SUPERVISED_SERVING && s->vhost.n_sessions == 0
+               ? s->vhost.idle_since_ns + s->linger_ns
+               : UINT64_MAX;
+}
+
 uint64_t supervised_due_ns(const struct supervised *s)
 {
-    return s->broker > 0 ? MIN(s->due_ns, s->broker_due_ns) : s->due_ns;
+    uint64_t due = s->due_ns, vhost = supervised_vhost_due_ns(&s->vhost), idle = idle_due_ns(s);
+
+    if (s->broker > 0)
+        due = MIN(due, s->broker_due_ns);
+    if (s->checking)
+        due = MIN(due, s->check_due_ns);
+    due = MIN(due, idle);
+    return MIN(due, vhost);
 }
 
 void supervised_time(struct supervised *s, uint64_t now_ns)
 {
+    supervised_vhost_time(&s->vhost, now_ns);
     if (s->broker > 0 && now_ns >= s->broker_due_ns) {
         kill(-s->broker, SIGKILL);
         s->broker_due_ns = UINT64_MAX;
+    }
+    if (s->checking && now_ns >= s->check_due_ns) {
+        kill(s->checker, SIGKILL); // it may go on waiting; then it is reaped later
+        fail(s, supervised_mount_hangs(s->options->directory));
+        return;
+    }
+    if (now_ns >= idle_due_ns(s)) {
+        log_info("daemon", "%s: nobody uses it any more", place(s));
+        supervised_stop(s);
+        return;
     }
     if (now_ns < s->due_ns)
         return;
@@ -432,19 +429,26 @@ void supervised_time(struct supervised *s, uint64_t now_ns)
         supervised_restart(s);
 }
 
+static bool same(const char *a, const char *b)
+{
+    return a == b || (a && b && !strcmp(a, b));
+}
+
 bool supervised_set_options(struct supervised *s, struct export_options *o)
 {
     const struct export_options *now = s->options;
 
-    if (strcmp(now->source, o->source) != 0 || strcmp(now->directory, o->directory) != 0 ||
-        strcmp(now->prefix, o->prefix) != 0 || now->allow_other != o->allow_other ||
-        now->allow_root != o->allow_root)
+    if (!same(now->source, o->source) || !same(now->directory, o->directory) ||
+        !same(now->prefix, o->prefix) || now->allow_other != o->allow_other ||
+        now->allow_root != o->allow_root || !same(now->socket, o->socket) ||
+        now->socket_mode != o->socket_mode || now->socket_group != o->socket_group)
         return false;
     if (lasting_set_options(&s->lasting, o) < 0)
         return false;
     export_options_fini(s->options);
     free(s->options);
     s->options = o;
+    s->vhost.options = o;
     return true;
 }
 
@@ -461,23 +465,6 @@ void supervised_renew(struct supervised *s)
     }
 }
 
-static void unmount(struct supervised *s)
-{
-    char *error = NULL;
-    int rc = devfuse_unmount(s->options->directory, false, &error);
-
-    if (rc == -EBUSY) {
-        free(error);
-        error = NULL;
-        log_warning("daemon", "%s is in use: detached; open files go on for %u s",
-                    s->options->directory, (unsigned)(STOP_NS / NS_PER_S));
-        rc = devfuse_unmount(s->options->directory, true, &error);
-    }
-    if (rc < 0 && rc != -EINVAL) // EINVAL: somebody has unmounted it already
-        log_error("daemon", "%s", error ? error : strerror(-rc));
-    free(error);
-}
-
 void supervised_stop(struct supervised *s)
 {
     switch (s->state) {
@@ -487,13 +474,19 @@ void supervised_stop(struct supervised *s)
         end(s, SUPERVISED_ENDED);
         return;
     case SUPERVISED_WAITING:
-        unmount(s);
+        if (s->options->directory)
+            supervised_mount_undo(s->options->directory, 0);
         end(s, SUPERVISED_ENDED);
         return;
     case SUPERVISED_SERVING:
+        if (!s->options->directory) {
+            end(s, SUPERVISED_ENDED);
+            return;
+        }
         s->state = SUPERVISED_STOPPING;
         s->due_ns = clock_monotonic_ns() + STOP_NS;
-        unmount(s);
+        supervised_mount_undo(s->options->directory, (unsigned)(STOP_NS / NS_PER_S));
+        supervised_vhost_close(&s->vhost);
         lasting_drop_control(&s->lasting); // its name is free for the next mount at this place
         return;
     case SUPERVISED_ENDED:
@@ -501,21 +494,12 @@ void supervised_stop(struct supervised *s)
     }
 }
 
-void supervised_restart(struct supervised *s)
+// The place is free.
+static void prepare(struct supervised *s)
 {
     char *error = NULL;
-    int rc;
+    int rc = lasting_make(&s->lasting, s->options, &error);
 
-    free(s->error);
-    s->error = NULL;
-    s->workers = 0;
-    s->served = false;
-    s->barren = s->hasty = 0;
-    s->state = SUPERVISED_PREPARING;
-    s->due_ns = UINT64_MAX;
-    rc = clear_directory(s->options->directory, &error);
-    if (rc == 0)
-        rc = lasting_make(&s->lasting, s->options, &error);
     if (rc == 0) {
         rc = start_worker(s);
         if (rc < 0)
@@ -525,8 +509,46 @@ void supervised_restart(struct supervised *s)
         fail(s, error ? error : xstrdup(strerror(-rc)));
 }
 
+static void checked(struct supervised *s, int status)
+{
+    char *error = NULL;
+
+    s->checking = false;
+    if (supervised_mount_checked(s->options->directory, status, &error) < 0)
+        fail(s, error);
+    else
+        prepare(s);
+}
+
+void supervised_restart(struct supervised *s)
+{
+    free(s->error);
+    s->error = NULL;
+    s->workers = 0;
+    s->served = false;
+    s->barren = s->hasty = 0;
+    s->state = SUPERVISED_PREPARING;
+    s->due_ns = UINT64_MAX;
+    if (!s->options->directory) {
+        prepare(s);
+        return;
+    }
+    if (s->checker > 0) { // since the last time
+        fail(s, supervised_mount_hangs(s->options->directory));
+        return;
+    }
+    s->checker = supervised_mount_check(s->options->directory);
+    s->checking = s->checker > 0;
+    s->check_due_ns = clock_monotonic_ns() + SUPERVISED_CHECK_NS;
+    if (s->checker < 0) {
+        fail(s, xasprintf("no process for a look at %s: %s", s->options->directory,
+                          strerror(-s->checker)));
+        s->checker = 0;
+    }
+}
+
 void supervised_start(struct supervised *s, struct export_options *options, struct program *program,
-                      const char *log_style)
+                      const char *log_style, uint64_t linger_ns)
 {
     *s = (struct supervised){
         .options = options,
@@ -535,7 +557,9 @@ void supervised_start(struct supervised *s, struct export_options *options, stru
         .channel = -1,
         .fuse_fd = -1,
         .lasting = LASTING_NONE,
+        .linger_ns = linger_ns,
     };
+    supervised_vhost_init(&s->vhost);
     supervised_restart(s);
 }
 

@@ -78,7 +78,7 @@ void supervisor_add(struct supervisor *s, struct export_options *o)
     struct entry *e = xcalloc(1, sizeof(*e));
 
     list_push_back(&s->entries, &e->link);
-    supervised_start(&e->supervised, o, &s->program, s->config.log_style);
+    supervised_start(&e->supervised, o, &s->program, s->config.log_style, s->config.linger_ns);
 }
 
 static struct supervised *of_link(struct list *link)
@@ -249,25 +249,29 @@ static int wait_ms(const struct supervisor *s)
 
 static void turn(struct supervisor *s)
 {
-    struct pollfd *p;
-    size_t n = 0;
+    struct pollfd *p, *at;
+    size_t n = 1;
     uint64_t now;
 
     list_for_each (it, &s->entries)
-        n++;
-    p = xcalloc(n + 1, sizeof(*p));
-    p[n] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
-    n = 0;
-    list_for_each (it, &s->entries)
-        p[n++] = (struct pollfd){.fd = of_link(it)->channel, .events = POLLIN};
-    if (poll(p, (nfds_t)n + 1, wait_ms(s)) >= 0) {
-        size_t i = 0;
-
+        n += supervised_poll_count(of_link(it));
+    p = xcalloc(n, sizeof(*p));
+    p[0] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+    at = p + 1;
+    list_for_each (it, &s->entries) {
+        supervised_poll_fill(of_link(it), at);
+        at += supervised_poll_count(of_link(it));
+    }
+    if (poll(p, (nfds_t)n, wait_ms(s)) >= 0) {
+        at = p + 1;
         // messages first: what a worker said before it died counts
-        list_for_each (it, &s->entries)
-            if (p[i++].revents)
-                supervised_message(of_link(it));
-        if (p[n].revents)
+        list_for_each (it, &s->entries) {
+            size_t own = supervised_poll_count(of_link(it));
+
+            supervised_poll_done(of_link(it), at);
+            at += own;
+        }
+        if (p[0].revents)
             on_signals(s);
     }
     free(p);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The supervisor: a small single-threaded process that has the privilege and little to do. It
 // mounts, unmounts, holds the descriptors that must outlive a worker, and starts workers. It
-// parses nothing that comes from a network, from the kernel's requests or from a worker.
+// parses nothing that comes from a network, from the kernel's requests or from a worker; of hosts,
+// vhost-user messages alone (front/vhost/vhost_user.h).
 #pragma once
 
 #include "daemon/export_options.h"
@@ -11,8 +12,9 @@ struct supervisor;
 struct supervisor_config {
     const char *log_style; // for workers, see worker.h
     bool retry;            // an export that fails is tried again, and does not end the program
-    // It is mounted (error NULL), or it failed and nothing is; first: nothing was said of this
-    // export before.
+    uint64_t linger_ns;    // an export ends so long after its last host has gone; 0: it stays
+    // It is mounted and listens (error NULL), or it failed and nothing does; first: nothing was
+    // said of this export before.
     void (*settled)(void *arg, const struct export_options *o, const char *error, bool first);
     // SIGHUP, after which every worker is renewed. May be NULL.
     void (*reload)(void *arg, struct supervisor *s);

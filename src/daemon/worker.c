@@ -33,8 +33,10 @@ struct worker {
     struct s3_client *probe_client;
     struct s3_probe probe;
     bool built;
-    int fuse_fd; // -1 until CHANNEL_SERVE
+    bool serve;  // CHANNEL_SERVE has come
+    int fuse_fd; // with it, if there is a mount
     uint64_t restarts;
+    struct channel_queue events; // to the supervisor
 };
 
 static struct worker worker = {.fuse_fd = -1};
@@ -58,6 +60,16 @@ static void on_gone(void *arg)
     _exit(0);
 }
 
+static void on_event(void *arg, const struct vhost_event *e)
+{
+    struct worker *w = arg;
+
+    if (channel_queue_event(&w->events, WORKER_FD_CHANNEL, e) < 0)
+        _exit(1);
+    if (!channel_queue_empty(&w->events))
+        loop_io_want(w->channel_io, LOOP_READ | LOOP_WRITE);
+}
+
 static void serve(struct worker *w)
 {
     const struct control_config config = {
@@ -66,8 +78,12 @@ static void serve(struct worker *w)
         .restarts = w->restarts,
     };
     char *error = NULL;
-    int rc = export_serve(&w->export, w->fuse_fd, WORKER_FD_SLOTS, on_gone, w, &error);
+    int rc = 0;
 
+    if (w->options.directory)
+        rc = export_serve(&w->export, w->fuse_fd, WORKER_FD_SLOTS, on_gone, w, &error);
+    if (rc == 0 && export_options_offers_socket(&w->options))
+        rc = export_serve_hosts(&w->export, on_event, w, &error);
     if (rc < 0)
         fail(error);
     rc = control_new(&w->control, w->loop, &config);
@@ -133,7 +149,7 @@ static char *profile_kept(void)
 static void on_local(void *arg, const char *json, const char *error_text)
 {
     struct worker *w = arg;
-    bool resumed = w->fuse_fd >= 0;
+    bool resumed = w->serve;
     char *error = NULL, *kept = NULL;
     int rc;
 
@@ -159,27 +175,43 @@ static void on_local(void *arg, const char *json, const char *error_text)
         probe(w);
 }
 
+static void take_serve(struct worker *w, const struct channel_msg *m, int fd)
+{
+    if (fd < 0 && w->options.directory)
+        _exit(1);
+    w->serve = true;
+    w->fuse_fd = fd;
+    w->restarts = m->number;
+}
+
 static void on_channel(struct loop_io *io, unsigned events, void *arg)
 {
     struct worker *w = arg;
     struct channel_msg m;
-    int fd, rc = channel_receive(WORKER_FD_CHANNEL, &m, &fd);
+    int fd, rc;
 
+    if (channel_queue_flush(&w->events, WORKER_FD_CHANNEL) < 0)
+        _exit(1);
+    if (channel_queue_empty(&w->events))
+        loop_io_want(io, LOOP_READ);
+    rc = channel_receive(WORKER_FD_CHANNEL, &m, &fd);
     if (rc == -EAGAIN)
         return;
     if (rc <= 0)
         _exit(1);
     switch (m.kind) {
     case CHANNEL_SERVE:
-        w->fuse_fd = fd;
-        w->restarts = m.number;
-        if (fd < 0)
-            _exit(1);
+        take_serve(w, &m, fd);
         if (w->built)
             serve(w);
         break;
     case CHANNEL_CREDENTIALS:
         resolver_answer(&w->resolver, m.number, fd, m.text);
+        break;
+    case CHANNEL_VHOST:
+        if (!w->export.vhost)
+            _exit(1);
+        export_command(&w->export, &m.command, fd);
         break;
     default:
         _exit(1);
@@ -193,10 +225,9 @@ static void start(struct loop_msg *msg)
     int fd;
 
     // A worker that takes over finds CHANNEL_SERVE already there, and must know before it builds.
-    if (channel_receive(WORKER_FD_CHANNEL, &m, &fd) == 1 && m.kind == CHANNEL_SERVE) {
-        w->fuse_fd = fd;
-        w->restarts = m.number;
-    }
+    if (channel_receive(WORKER_FD_CHANNEL, &m, &fd) == 1 && m.kind == CHANNEL_SERVE)
+        take_serve(w, &m, fd);
+    channel_queue_init(&w->events);
     if (loop_io_new(&w->channel_io, w->loop, WORKER_FD_CHANNEL, on_channel, w) < 0)
         _exit(1);
     loop_io_want(w->channel_io, LOOP_READ);

@@ -22,7 +22,8 @@ static void as_file(const char *text)
     if (!c.n)
         abort();
     for (size_t i = 0; i < c.n; i++)
-        if (!c.exports[i].options->s3.bucket || c.exports[i].options->directory[0] != '/')
+        if (!c.exports[i].options->s3.bucket ||
+            export_options_place(c.exports[i].options)[0] != '/')
             abort();
     config_fini(&c);
 }

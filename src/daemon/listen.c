@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/listen.h"
+
+#include "base/unix_address.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BACKLOG 128
+
+// Makes room for a socket of that name.
+static int clear_name(const struct sockaddr_un *address)
+{
+    struct stat st;
+    int fd, rc;
+
+    if (lstat(address->sun_path, &st) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (!S_ISSOCK(st.st_mode))
+        return -EEXIST;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    rc = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
+    close(fd);
+    // a full backlog is somebody's, too
+    if (rc == 0 || rc == -EAGAIN || rc == -EPROTOTYPE)
+        return -EADDRINUSE;
+    return unlink(address->sun_path) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+static int bind_at(struct listener *l, const struct sockaddr_un *address, mode_t mode, uid_t uid,
+                   gid_t gid)
+{
+    mode_t before = umask(0);
+    struct stat st;
+    int rc;
+
+    // the name is born with the socket's own mode (unix(7))
+    rc = fchmod(l->fd, mode) < 0 ||
+                 bind(l->fd, (const struct sockaddr *)address, sizeof(*address)) < 0
+             ? -errno
+             : 0;
+    umask(before);
+    if (rc < 0)
+        return rc;
+    if (lstat(address->sun_path, &st) < 0)
+        return -errno;
+    l->path = xstrdup(address->sun_path);
+    l->dev = st.st_dev;
+    l->ino = st.st_ino;
+    if ((uid != (uid_t)-1 || gid != (gid_t)-1) && lchown(l->path, uid, gid) < 0)
+        return -errno;
+    return listen(l->fd, BACKLOG) < 0 ? -errno : 0;
+}
+
+int listener_open(struct listener *l, const char *path, mode_t mode, uid_t uid, gid_t gid)
+{
+    struct sockaddr_un address;
+    int rc = unix_address(&address, path);
+
+    *l = LISTENER_NONE;
+    if (rc == 0)
+        rc = clear_name(&address);
+    if (rc < 0)
+        return rc;
+    l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (l->fd < 0)
+        return -errno;
+    rc = bind_at(l, &address, mode, uid, gid);
+    if (rc < 0)
+        listener_close(l);
+    return rc;
+}
+
+void listener_close(struct listener *l)
+{
+    struct stat st;
+
+    if (l->path && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
+        unlink(l->path);
+    if (l->fd >= 0)
+        close(l->fd);
+    free(l->path);
+    *l = LISTENER_NONE;
+}
