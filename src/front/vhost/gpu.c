@@ -16,7 +16,9 @@ static int gpu_size(struct fs_gpu *g, uint64_t *ret_size)
 
 static int gpu_landing_new(struct fs_gpu *g, uint64_t offset, uint64_t len, struct cache_dest **ret)
 {
-    return leases_landing_new(session_of(g)->leases, offset, len, ret);
+    struct session *s = session_of(g);
+
+    return s->leases ? leases_landing_new(s->leases, offset, len, ret) : -ENXIO;
 }
 
 void session_gpu_init(struct session *s)

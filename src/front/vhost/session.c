@@ -340,6 +340,7 @@ static void on_session_fenced(struct cache_fence *f)
     requests_collect(s);
     s->fenced = true;
     leases_free(s->leases);
+    s->leases = NULL;
     windows_end(s);
     session_window_ended(s);
 }

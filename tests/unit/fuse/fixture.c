@@ -14,6 +14,8 @@ static void note(struct fs *fs, const char *op, struct fs_request *req, uint64_t
     fs->ops++;
     fs->req = req;
     fs->node = node;
+    fs->uniques[1] = fs->uniques[0];
+    fs->uniques[0] = req ? req->unique : 0;
 }
 
 static void note_name(struct fs *fs, const char *name, size_t len)
@@ -73,6 +75,12 @@ static void op_read(struct fs *fs, struct fs_request *req, uint64_t handle, uint
     fs->handle = handle;
     fs->offset = offset;
     fs->size = size;
+}
+
+static void op_fetch(struct fs *fs, struct fs_request *req, const char *key, size_t len)
+{
+    note(fs, "fetch", req, 0);
+    note_name(fs, key, len);
 }
 
 static void op_release(struct fs *fs, struct fs_request *req, uint64_t handle)
@@ -137,6 +145,7 @@ static const struct fs_ops noting_ops = {
     .access = op_access,
     .open = op_open,
     .read = op_read,
+    .fetch = op_fetch,
     .release = op_release,
     .opendir = op_opendir,
     .readdir = op_readdir,
@@ -162,8 +171,9 @@ static int wire_send(struct fuse_request *r, const struct iovec *iov, int n)
         memcpy(f->answer + f->answer_len, iov[i].iov_base, iov[i].iov_len);
         f->answer_len += iov[i].iov_len;
     }
-    assert_int_equal(answer_header(f)->len, f->answer_len);
-    assert_int_equal(answer_header(f)->unique, r->fs.unique);
+    f->landed = answer_header(f)->len - f->answer_len;
+    assert_true(f->landed == 0 || (r->fs.dest && f->landed <= r->fs.dest->len));
+    assert_int_equal(answer_header(f)->unique, r->unique);
     return f->send_result;
 }
 
@@ -183,6 +193,27 @@ static const struct fuse_wire noting_wire = {
     .send = wire_send,
     .finished = wire_finished,
     .find = wire_find,
+};
+
+static void wire_hello(void *arg)
+{
+    struct fixture *f = arg;
+
+    f->hellos++;
+}
+
+static void wire_region(struct fuse_request *r, const struct os2g_region_in *in)
+{
+    the_fixture->regions++;
+    fuse_session_answer(r, -EBUSY);
+}
+
+static const struct fuse_wire noting_host_wire = {
+    .send = wire_send,
+    .finished = wire_finished,
+    .find = wire_find,
+    .hello = wire_hello,
+    .region = wire_region,
 };
 
 // --- set-up ---
@@ -221,11 +252,32 @@ int fixture_setup(void **state)
     return 0;
 }
 
+int fixture_setup_host(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct fuse_session_config c = fixture_config(f);
+
+    *state = the_fixture = f;
+    assert_int_equal(fuse_holdings_open(&f->holdings, -1, 0), 0);
+    c.wire = &noting_host_wire;
+    c.max_read_landing = 8 << 20;
+    c.peer_uid = 7;
+    c.peer_gid = 8;
+    c.peer_pid = 9;
+    c.holdings = f->holdings;
+    c.unique_key = 0x1234567;
+    f->session = fuse_session_new(&c, NULL);
+    init_with(f, FUSE_KERNEL_VERSION, FUSE_KERNEL_MINOR_VERSION, ~0ULL);
+    f->sent = f->finished = 0;
+    return 0;
+}
+
 int fixture_teardown(void **state)
 {
     struct fixture *f = *state;
 
     fuse_session_free(f->session);
+    fuse_holdings_close(f->holdings);
     free(f);
     return 0;
 }
@@ -258,7 +310,7 @@ int message_dispatch(struct fixture *f)
     memcpy(f->message, &len, sizeof(len));
     memcpy(exact, f->message, f->message_len);
     rc = fuse_session_dispatch(f->session, &f->request, exact, f->message_len,
-                               &(struct fuse_arrival){0});
+                               &(struct fuse_arrival){.replayed = f->replayed, .dest = f->dest});
     free(exact);
     return rc;
 }

@@ -3,7 +3,9 @@
 // what it should send.
 #pragma once
 
+#include "cache/dest.h"
 #include "fuse/fuse_session.h"
+#include "fuse/holdings.h"
 
 #define ANSWER_MAX (512 * 1024)
 
@@ -20,6 +22,7 @@ struct fs {
     // unlookup and unopen
     unsigned undone;
     uint64_t undone_sum;
+    uint64_t uniques[2]; // of the last two requests
 };
 
 struct fixture {
@@ -37,10 +40,19 @@ struct fixture {
     _Alignas(8) unsigned char answer[ANSWER_MAX];
     size_t answer_len;
     struct fuse_request *findable;
+    struct fuse_holdings *holdings;
+    unsigned hellos, regions;
+    uint64_t landed; // bytes that the last answer counts beyond its own
+
+    // the next messages
+    bool replayed;
+    struct cache_dest *dest;
 };
 
 int fixture_setup(void **state);     // after INIT
 int fixture_setup_new(void **state); // before INIT
+// A host that is not believed, peer 7/8/9, after INIT: what it holds is kept.
+int fixture_setup_host(void **state);
 int fixture_teardown(void **state);
 struct fuse_session_config fixture_config(struct fixture *f);
 
