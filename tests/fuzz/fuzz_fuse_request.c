@@ -2,11 +2,15 @@
 // Messages into a FUSE session whose file system answers what it likes, now or later.
 //
 // Input: one byte that seeds the answers, one of options (1: no INIT came before, 2: keep others
-// out), then messages, each two bytes of length and that many bytes. A length with its top bit
-// set says that the header's own length is to be made right.
+// out, 4: a host that is not believed and may be libos2g, 8: it has said HELLO), then messages,
+// each two bytes of length and that many bytes. A length with its top bit set says that the
+// header's own length is to be made right.
 #include "base/base.h"
 #include "base/rand.h"
+#include "cache/dest.h"
 #include "fuse/fuse_session.h"
+#include "fuse/holdings.h"
+#include "wire/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +20,7 @@
 struct pending {
     struct fuse_request request; // first
     void *message;
+    struct cache_dest dest;
     bool busy;
     bool sent;
 };
@@ -24,6 +29,8 @@ struct pending {
 struct fs {
     struct rand rand;
     struct fuse_session *session;
+    struct fuse_holdings *holdings; // or NULL
+    bool hello;
     struct pending pending[REQUESTS];
 };
 
@@ -57,9 +64,12 @@ static int wire_send(struct fuse_request *r, const struct iovec *iov, int n)
             last = ((const unsigned char *)iov[i].iov_base)[iov[i].iov_len - 1];
         (void)last;
     }
-    must(h.len == len && h.unique == r->fs.unique);
+    must(h.unique == r->unique);
+    must(h.len == len ||
+         (r->fs.dest && h.error == 0 && h.len > len && h.len - len <= r->fs.dest->len &&
+          len == fuse_session_data_offset(p->message, sizeof(struct fuse_in_header))));
     must(h.error <= 0 && h.error > -512);
-    must(h.error == 0 || len == sizeof(h));
+    must(h.error == 0 || len == sizeof(h) || h.error == -EFBIG || h.error == -EPROTO);
     must(r->opcode != FUSE_FORGET && r->opcode != FUSE_BATCH_FORGET);
     if (r->opcode == FUSE_READ || r->opcode == FUSE_READDIR || r->opcode == FUSE_READDIRPLUS)
         must(len - sizeof(h) <= r->max_out);
@@ -81,12 +91,34 @@ static struct fuse_request *wire_find(void *arg, uint64_t unique)
     struct fs *fs = arg;
 
     for (unsigned i = 0; i < REQUESTS; i++)
-        if (fs->pending[i].busy && fs->pending[i].request.fs.unique == unique)
+        if (fs->pending[i].busy && fs->pending[i].request.unique == unique)
             return &fs->pending[i].request;
     return NULL;
 }
 
-static const struct fuse_wire wire = {wire_send, wire_finished, wire_find};
+static void wire_hello(void *arg)
+{
+    struct fs *fs = arg;
+
+    must(fuse_session_negotiated(fs->session)->hello);
+    fs->hello = true;
+}
+
+static void wire_region(struct fuse_request *r, const struct os2g_region_in *in)
+{
+    struct os2g_region_in copy = *in;
+
+    must(the_fs->hello);
+    fuse_session_answer(r, copy.op == OS2G_REGION_REMOVE ? 0 : -EINVAL);
+}
+
+static const struct fuse_wire wire = {
+    .send = wire_send, .finished = wire_finished, .find = wire_find};
+static const struct fuse_wire host_wire = {.send = wire_send,
+                                           .finished = wire_finished,
+                                           .find = wire_find,
+                                           .hello = wire_hello,
+                                           .region = wire_region};
 
 // --- the file system answers at random ---
 
@@ -122,10 +154,14 @@ static void list(struct fs *fs, struct fs_request *req)
 static void send_data(struct fs *fs, struct fs_request *req, uint32_t size)
 {
     static char bytes[1 << 20];
-    size_t first = rand_below(&fs->rand, size + 1);
-    struct iovec iov[] = {{bytes, first}, {bytes, rand_below(&fs->rand, size - first + 1)}};
+    size_t first = rand_below(&fs->rand, MIN(size, sizeof(bytes)) + 1);
+    struct iovec iov[] = {{bytes, first},
+                          {bytes, rand_below(&fs->rand, MIN(size, sizeof(bytes)) - first + 1)}};
 
-    req->reply->data(req, iov, (int)rand_below(&fs->rand, 3));
+    if (req->dest && rand_below(&fs->rand, 2))
+        req->reply->landed(req, rand_below(&fs->rand, size + 1));
+    else
+        req->reply->data(req, iov, (int)rand_below(&fs->rand, 3));
 }
 
 static void answer(struct fs *fs, struct pending *p)
@@ -151,6 +187,13 @@ static void answer(struct fs *fs, struct pending *p)
         break;
     case FUSE_READ:
         send_data(fs, req, p->request.max_out);
+        break;
+    case OS2G_OP_FETCH:
+        if (rand_below(&fs->rand, 2))
+            req->reply->fetched(req, 0, rand_below(&fs->rand, req->dest->len + 1));
+        else
+            req->reply->fetched(req, rand_below(&fs->rand, 2) ? -EFBIG : -ENOENT,
+                                rand_u64(&fs->rand));
         break;
     case FUSE_READDIR:
     case FUSE_READDIRPLUS:
@@ -213,7 +256,18 @@ static void op_flags(struct fs *fs, struct fs_request *req, uint64_t node, int f
 static void op_read(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t offset,
                     uint32_t size)
 {
-    must(size > 0 && size <= 1 << 20 && offset + size <= INT64_MAX);
+    must(size > 0 && size <= (fs->hello ? 8 << 20 : 1 << 20) && offset + size <= INT64_MAX);
+    must(!req->dest || size <= req->dest->len);
+    must(!fs->holdings || fuse_holdings_has_handle(fs->holdings, handle, false));
+    asked(fs, req);
+}
+
+static void op_fetch(struct fs *fs, struct fs_request *req, const char *key, size_t len)
+{
+    volatile char last = key[len - 1];
+
+    (void)last;
+    must(fs->hello && req->dest && len > 0 && len <= OS2G_KEY_MAX);
     asked(fs, req);
 }
 
@@ -254,6 +308,7 @@ static const struct fs_ops ops = {
     .access = op_flags,
     .open = op_flags,
     .read = op_read,
+    .fetch = op_fetch,
     .release = op_node,
     .opendir = op_node,
     .readdir = op_readdir,
@@ -276,6 +331,7 @@ static struct pending *any_pending(struct fs *fs, bool busy)
 
 static void dispatch(struct fs *fs, const uint8_t *bytes, size_t len, bool set_len)
 {
+    struct fuse_arrival arrival = {.replayed = rand_below(&fs->rand, 2)};
     struct pending *p = any_pending(fs, false);
 
     if (!p) {
@@ -289,8 +345,11 @@ static void dispatch(struct fs *fs, const uint8_t *bytes, size_t len, bool set_l
         memcpy(p->message, &(uint32_t){(uint32_t)len}, sizeof(uint32_t));
     p->busy = true;
     p->sent = false;
-    if (fuse_session_dispatch(fs->session, &p->request, p->message, len,
-                              &(struct fuse_arrival){.replayed = rand_below(&fs->rand, 2)}) < 0) {
+    p->dest = (struct cache_dest){.len = rand_below(&fs->rand, 2 << 20)};
+    if (fs->holdings && len >= sizeof(struct fuse_in_header) &&
+        fuse_session_data_offset(p->message, len) > 0 && rand_below(&fs->rand, 8))
+        arrival.dest = &p->dest;
+    if (fuse_session_dispatch(fs->session, &p->request, p->message, len, &arrival) < 0) {
         p->busy = false;
         free(p->message);
         p->message = NULL;
@@ -315,11 +374,12 @@ static void run(struct fs *fs, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct fuse_negotiated agreed = {.minor = 38, .max_read = 1 << 20};
+    struct fuse_negotiated agreed = {.minor = 38, .max_read = 1 << 20};
     struct fuse_session_config c = {
         .wire = &wire,
         .ops = &ops,
         .max_read = 1 << 20,
+        .max_read_landing = 8 << 20,
         .max_readahead = 1 << 20,
         .max_background = 64,
     };
@@ -330,9 +390,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rand_seed(&the_fs->rand, data[0]);
     c.fs = c.wire_arg = the_fs;
     c.deny_others = data[1] & 2;
+    if (data[1] & 4) {
+        must(fuse_holdings_open(&the_fs->holdings, -1, 0) == 0);
+        must(fuse_holdings_add_node(the_fs->holdings, 4, 1) == 0);
+        must(fuse_holdings_add_handle(the_fs->holdings, 0, false) == 0);
+        must(fuse_holdings_add_handle(the_fs->holdings, 0, true) == 0);
+        c.holdings = the_fs->holdings;
+        c.wire = &host_wire;
+        c.unique_key = 77;
+        the_fs->hello = (data[1] & 8) && !(data[1] & 1);
+        agreed.hello = the_fs->hello ? OS2G_WIRE_VERSION : 0;
+        agreed.max_read = the_fs->hello ? c.max_read_landing : c.max_read;
+    }
     the_fs->session = fuse_session_new(&c, data[1] & 1 ? NULL : &agreed);
     run(the_fs, data + 2, size - 2);
+    fuse_session_give_back(the_fs->session, UINT64_MAX);
     fuse_session_free(the_fs->session);
+    fuse_holdings_close(the_fs->holdings);
     free(the_fs);
     return 0;
 }
