@@ -2,7 +2,7 @@
 // One question to the device, waited for.
 #pragma once
 
-#include "host/client.h"
+#include "host/transport.h"
 
 struct call {
     uint32_t opcode;
@@ -13,8 +13,8 @@ struct call {
     void *out;
     uint32_t out_len;
     bool out_variable;
-    uint64_t deadline_ns; // 0: client_deadline
+    uint64_t deadline_ns;
 };
 // The number of bytes of out, or -errno (no sentence): of the answer, -ETIMEDOUT, -ENOTCONN (of a
 // session that has ended: with generation 0 it is asked again by itself).
-int call_run(struct os2g *c, const struct call *call);
+int call_run(struct transport *t, const struct call *call);

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that come and go.
+#include "host/vhost.h"
+
+#include "host/error.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+// One attempt may take so long, whatever its caller's deadline is: less would never succeed with a
+// daemon that is slow to start.
+#define ATTEMPT_MIN_NS (2 * NS_PER_S)
+
+// A socket's backlog may be full, and a daemon about to end accepts nobody any more.
+#define FIRST_ATTEMPTS 5
+
+static struct vhost *from_base(struct transport *t)
+{
+    return container_of(t, struct vhost, base);
+}
+
+static unsigned n_small(const struct vhost *v)
+{
+    return MIN(v->depth, SESSION_SLOT_MAX);
+}
+
+static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadline_ns)
+{
+    struct vhost_session *s = NULL;
+    int rc = v->start ? v->start(v->start_arg) : 0;
+
+    if (rc == 0)
+        rc = session_open(&s, v->path, n_small(v), v->call_fd, deadline_ns);
+    if (rc == 0)
+        rc = session_hello(s, v->call_fd, deadline_ns);
+    if (rc == 0)
+        rc = vhost_memory_tell_all(v, s, deadline_ns);
+    if (rc < 0) {
+        session_close(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+static void up_locked(struct vhost *v, struct vhost_session *s)
+{
+    session_close(v->locked.session);
+    v->locked.session = s;
+    v->locked.state = VHOST_UP;
+    v->base.max_read = s->max_read;
+    vhost_slots_reset_locked(v);
+    if (vhost_watch_socket_locked(v) < 0)
+        vhost_event_fd_close(v); // never seen with descriptors that are open
+    vhost_send_locked(v);
+    session_kick(s);
+}
+
+static void failed_locked(struct vhost *v)
+{
+    uint64_t now = clock_monotonic_ns();
+
+    if (now >= v->locked.give_up_ns) {
+        v->locked.state = VHOST_GONE;
+        vhost_end_all_locked(v, -ENOTCONN);
+        return;
+    }
+    v->locked.retry_ns = now + v->locked.backoff_ns;
+    v->locked.backoff_ns = MIN(2 * v->locked.backoff_ns, BACKOFF_MAX_NS);
+    vhost_timer_locked(v);
+}
+
+static void sleep_until_retry_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns)
+{
+    uint64_t until = MIN(deadline_ns, v->locked.retry_ns), now = clock_monotonic_ns();
+    struct pollfd p = {.fd = v->leader_fd, .events = POLLIN};
+    uint64_t n;
+
+    if (until <= now)
+        return;
+    w->asleep = true;
+    pthread_mutex_unlock(&v->locked.lock.mutex);
+    if (poll(&p, 1, (int)((until - now) / NS_PER_MS + 1)) > 0 &&
+        read(v->leader_fd, &n, sizeof(n)) < 0)
+        p.revents = 0; // drained by nobody else: there is always something
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    w->asleep = false;
+}
+
+void vhost_reconnect_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns)
+{
+    uint64_t now = clock_monotonic_ns();
+    struct vhost_session *s;
+    int rc;
+
+    if (now < v->locked.retry_ns) {
+        if (w)
+            sleep_until_retry_locked(v, w, deadline_ns);
+        return;
+    }
+    pthread_mutex_unlock(&v->locked.lock.mutex);
+    pthread_mutex_lock(&v->control.lock.mutex);
+    rc = attempt(v, &s, MAX(MIN(deadline_ns, now + v->timeout_ns), now + ATTEMPT_MIN_NS));
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    if (rc == 0) {
+        up_locked(v, s);
+        v->locked.reconnects++;
+        v->locked.back = true;
+    } else {
+        failed_locked(v);
+    }
+    pthread_mutex_unlock(&v->control.lock.mutex);
+}
+
+void vhost_tell(struct vhost *v)
+{
+    const char *why;
+    char text[200];
+    bool back;
+
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    why = v->locked.lost_why;
+    back = v->locked.back;
+    v->locked.lost_why = NULL;
+    v->locked.back = false;
+    pthread_mutex_unlock(&v->locked.lock.mutex);
+    if (!v->event)
+        return;
+    if (why) {
+        snprintf(text, sizeof(text), "the daemon at %s has gone: %s", v->path, why);
+        v->event(v->event_arg, OS2G_EVENT_LOST, text);
+    }
+    if (back) {
+        snprintf(text, sizeof(text), "the daemon at %s is back", v->path);
+        v->event(v->event_arg, OS2G_EVENT_RECONNECTED, text);
+    }
+}
+
+// --- making one ---
+
+static int make_fds(struct vhost *v)
+{
+    v->call_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    v->leader_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return v->call_fd < 0 || v->leader_fd < 0 ? client_fail_errno(-errno, "eventfd") : 0;
+}
+
+static void close_fds(struct vhost *v)
+{
+    if (v->call_fd >= 0)
+        close(v->call_fd);
+    if (v->leader_fd >= 0)
+        close(v->leader_fd);
+    v->call_fd = v->leader_fd = -1;
+    vhost_event_fd_close(v);
+}
+
+static int first_attempt(struct vhost *v)
+{
+    uint64_t deadline = clock_monotonic_ns() + v->timeout_ns;
+    struct timespec pause = {.tv_nsec = (long)BACKOFF_MIN_NS};
+    struct vhost_session *s;
+    int rc = -EAGAIN;
+
+    for (unsigned i = 0; i < FIRST_ATTEMPTS && (rc == -EAGAIN || rc == -EPIPE); i++) {
+        if (i)
+            nanosleep(&pause, NULL);
+        pthread_mutex_lock(&v->control.lock.mutex);
+        rc = attempt(v, &s, deadline);
+        if (rc == 0) {
+            pthread_mutex_lock(&v->locked.lock.mutex);
+            v->locked.answered = true;
+            up_locked(v, s);
+            pthread_mutex_unlock(&v->locked.lock.mutex);
+        }
+        pthread_mutex_unlock(&v->control.lock.mutex);
+    }
+    return rc == -EAGAIN || rc == -EPIPE ? -ECONNREFUSED : rc;
+}
+
+int transport_vhost_new(struct transport **ret, const struct transport_vhost_config *c)
+{
+    struct vhost *v = xcalloc(1, sizeof(*v));
+    unsigned n;
+    int rc;
+
+    v->base.kind = &vhost_kind;
+    v->path = xstrdup(c->path);
+    v->depth = c->o->depth;
+    v->timeout_ns = c->o->timeout_ms * NS_PER_MS;
+    v->start = c->start;
+    v->start_arg = c->arg;
+    v->event = c->o->event;
+    v->event_arg = c->o->arg;
+    v->call_fd = v->leader_fd = -1;
+    fork_lock_init(&v->control.lock, FORK_CONTROL);
+    list_init(&v->control.memories);
+    v->control.next_address = SESSION_ADDRESS + GIB;
+    fork_lock_init(&v->locked.lock, FORK_TRANSPORT);
+    v->locked.generation = 1;
+    v->locked.next_unique = 2; // 1 is a session's first requests'
+    v->locked.epoll_fd = v->locked.post_fd = v->locked.timer_fd = -1;
+    list_init(&v->locked.unsent);
+    list_init(&v->locked.posted);
+    list_init(&v->locked.renewals);
+    list_init(&v->locked.waiters);
+    n = n_small(v);
+    v->locked.slots = xcalloc(n + SESSION_LARGE, sizeof(*v->locked.slots));
+    v->locked.free_small = xcalloc(n, sizeof(unsigned));
+    v->locked.free_large = xcalloc(SESSION_LARGE, sizeof(unsigned));
+    rc = make_fds(v);
+    if (rc == 0)
+        rc = first_attempt(v);
+    if (rc < 0) {
+        vhost_free(&v->base);
+        return rc;
+    }
+    *ret = &v->base;
+    return 0;
+}
+
+void vhost_free(struct transport *t)
+{
+    struct vhost *v = from_base(t);
+
+    session_close(v->locked.session);
+    close_fds(v);
+    fork_lock_fini(&v->locked.lock);
+    fork_lock_fini(&v->control.lock);
+    free(v->locked.forgets);
+    free(v->locked.slots);
+    free(v->locked.free_small);
+    free(v->locked.free_large);
+    free(v->path);
+    free(v);
+}
+
+// --- fork ---
+
+int vhost_after_fork(struct transport *t)
+{
+    struct vhost *v = from_base(t);
+    int rc;
+
+    // other threads, and what they waited for, are the parent's
+    list_init(&v->locked.unsent);
+    list_init(&v->locked.posted);
+    list_init(&v->locked.renewals);
+    list_init(&v->locked.waiters);
+    v->locked.leader = NULL;
+    v->locked.n_active = v->locked.n_room_waiters = 0;
+    v->locked.lost_why = NULL;
+    v->locked.back = false;
+    if (++v->locked.generation == 0)
+        v->locked.generation = 1;
+    close_fds(v);
+    session_close(v->locked.session);
+    v->locked.session = NULL;
+    v->locked.state = VHOST_GONE; // until the next call, if this one fails
+    rc = make_fds(v);
+    return rc < 0 ? rc : first_attempt(v);
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lands where: memory told to the device, in a window of addresses each.
+#include "host/vhost.h"
+
+#include "host/call.h"
+#include "host/error.h"
+#include "wire/ops.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WINDOW_ALIGN (2 * MIB)
+
+static struct vhost *from_base(struct transport *t)
+{
+    return container_of(t, struct vhost, base);
+}
+
+static struct os2g_region_in region_of(const struct transport_memory *m, uint32_t op)
+{
+    struct os2g_region_in in = {
+        .op = op,
+        .device = m->device,
+        .addr = m->address,
+        .size = m->size,
+        .handle_offset = m->handle_offset,
+    };
+
+    memcpy(in.handle, m->handle, sizeof(in.handle));
+    memcpy(in.uuid, m->uuid, sizeof(in.uuid));
+    return in;
+}
+
+static uint32_t add_op(const struct transport_memory *m)
+{
+    return m->fd >= 0 ? OS2G_REGION_ADD_CUDA_FD : OS2G_REGION_ADD_CUDA_IPC;
+}
+
+int vhost_memory_tell_all(struct vhost *v, struct vhost_session *s, uint64_t deadline_ns)
+{
+    list_for_each (it, &v->control.memories) {
+        struct transport_memory *m = list_entry(it, struct transport_memory, link);
+        struct os2g_region_in in = region_of(m, add_op(m));
+        int rc = 0;
+
+        if (m->cuda)
+            rc = session_exchange(s, v->call_fd, OS2G_OP_REGION, &in, sizeof(in), NULL, 0,
+                                  deadline_ns);
+        if (rc >= 0 && m->fd >= 0)
+            rc = session_region_add(s, m->address, m->size, m->fd, m->fd_offset, deadline_ns);
+        if (rc < 0)
+            return client_fail_errno(rc, "sharing memory with the daemon");
+    }
+    return 0;
+}
+
+static struct transport_memory *new_memory(struct vhost *v, uint64_t size)
+{
+    struct transport_memory *m = xcalloc(1, sizeof(*m));
+
+    list_init(&m->link);
+    m->fd = -1;
+    m->size = size;
+    pthread_mutex_lock(&v->control.lock.mutex);
+    m->address = v->control.next_address;
+    v->control.next_address += ALIGN_UP(size, WINDOW_ALIGN) + WINDOW_ALIGN;
+    pthread_mutex_unlock(&v->control.lock.mutex);
+    return m;
+}
+
+static void free_memory(struct transport_memory *m)
+{
+    if (m->fd >= 0)
+        close(m->fd);
+    free(m);
+}
+
+static uint64_t deadline_of(const struct vhost *v)
+{
+    return clock_monotonic_ns() + v->timeout_ns;
+}
+
+// The socket is of no use any more: the session has ended, whether that was noticed or not.
+static void lost(struct vhost *v)
+{
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    if (v->locked.state == VHOST_UP)
+        vhost_lost_locked(v, "it does not answer messages");
+    pthread_mutex_unlock(&v->locked.lock.mutex);
+}
+
+// In the present session, if there is one, and in those to come. generation: the one in which the
+// window was asked for; -EAGAIN: there is another.
+static int share(struct vhost *v, struct transport_memory *m, unsigned generation)
+{
+    bool up, same;
+    int rc = 0;
+
+    pthread_mutex_lock(&v->control.lock.mutex);
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    up = v->locked.state == VHOST_UP;
+    same = v->locked.generation == generation;
+    pthread_mutex_unlock(&v->locked.lock.mutex);
+    if (up && m->cuda && !same)
+        rc = -EAGAIN;
+    else if (up && m->fd >= 0)
+        rc = session_region_add(v->locked.session, m->address, m->size, m->fd, m->fd_offset,
+                                deadline_of(v));
+    if (rc == -EPIPE || rc == -ETIMEDOUT || rc == -EPROTO) {
+        lost(v);
+        rc = 0;
+    }
+    if (rc == 0)
+        list_push_back(&v->control.memories, &m->link);
+    pthread_mutex_unlock(&v->control.lock.mutex);
+    return rc;
+}
+
+int vhost_memory_add(struct transport *t, struct transport_memory **ret, void *base, uint64_t size,
+                     int fd, uint64_t fd_offset)
+{
+    struct vhost *v = from_base(t);
+    struct transport_memory *m = new_memory(v, size);
+    int rc;
+
+    m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    m->fd_offset = fd_offset;
+    rc = m->fd < 0 ? -errno : share(v, m, 0);
+    if (rc < 0) {
+        free_memory(m);
+        return rc == -EREMOTEIO ? client_fail(-ENOSPC, "the daemon does not take this memory: too "
+                                                       "many pieces, or not what it seems")
+                                : client_fail_errno(rc, "sharing memory with the daemon");
+    }
+    *ret = m;
+    return 0;
+}
+
+static int region_call(struct vhost *v, struct transport_memory *m, uint32_t op,
+                       unsigned generation)
+{
+    struct os2g_region_in in = region_of(m, op);
+    struct call call = {
+        .opcode = OS2G_OP_REGION,
+        .nodeid = FUSE_ROOT_ID,
+        .generation = generation,
+        .in = {{&in, sizeof(in)}},
+        .n_in = 1,
+        .deadline_ns = deadline_of(v),
+    };
+
+    return call_run(&v->base, &call);
+}
+
+int vhost_memory_add_cuda(struct transport *t, struct transport_memory **ret, int device,
+                          const uint8_t uuid[16], int fd, const void *handle,
+                          uint64_t handle_offset, uint64_t size)
+{
+    struct vhost *v = from_base(t);
+    struct transport_memory *m = new_memory(v, size);
+    unsigned generation;
+    int rc = 0;
+
+    m->cuda = true;
+    m->device = device;
+    memcpy(m->uuid, uuid, sizeof(m->uuid));
+    m->handle_offset = handle_offset;
+    if (handle)
+        memcpy(m->handle, handle, sizeof(m->handle));
+    if (fd >= 0 && (m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
+        rc = -errno;
+    while (rc == 0) {
+        generation = transport_generation(t);
+        rc = region_call(v, m, add_op(m), generation);
+        if (rc == 0)
+            rc = share(v, m, generation);
+        if (rc != -EAGAIN && rc != -ENOTCONN)
+            break;
+        rc = 0; // another session has come
+    }
+    if (rc < 0) {
+        free_memory(m);
+        return rc == -EREMOTEIO ? client_fail(-EOPNOTSUPP, "the daemon cannot open this GPU memory")
+                                : client_fail_errno(rc, "sharing GPU memory with the daemon");
+    }
+    *ret = m;
+    return 0;
+}
+
+// --- taking it away ---
+
+// Whatever names m and is not with the device, or is and is done with (fenced): ends.
+static void end_requests(struct vhost *v, struct transport_memory *m, bool fenced)
+{
+    struct list all = LIST_INIT(all);
+
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    m->cut = true;
+    list_for_each_safe (it, &v->locked.unsent) {
+        struct transport_request *r = list_entry(it, struct transport_request, link);
+
+        if (r->memory == m) {
+            list_remove(&r->link);
+            vhost_post_locked(v, r, -ECANCELED);
+        }
+    }
+    for (unsigned i = 0; fenced && i < MIN(v->depth, SESSION_SLOT_MAX) + SESSION_LARGE; i++) {
+        struct transport_request *r = v->locked.slots[i].request;
+
+        // the slot is the device's until it answers
+        if (r && r->memory == m) {
+            v->locked.slots[i].request = NULL;
+            vhost_post_locked(v, r, -ECANCELED);
+        }
+    }
+    vhost_wake_locked(v);
+    pthread_mutex_unlock(&v->locked.lock.mutex);
+}
+
+void vhost_memory_cut(struct transport *t, struct transport_memory *m)
+{
+    struct vhost *v = from_base(t);
+    bool up;
+    int rc = 0;
+
+    if (m->cut)
+        return;
+    end_requests(v, m, false);
+    if (m->cuda)
+        rc = region_call(v, m, OS2G_REGION_REMOVE, transport_generation(t));
+    pthread_mutex_lock(&v->control.lock.mutex);
+    list_remove(&m->link);
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    up = v->locked.state == VHOST_UP;
+    pthread_mutex_unlock(&v->locked.lock.mutex);
+    if (up && m->fd >= 0)
+        rc = session_region_remove(v->locked.session, m->address, m->size, deadline_of(v));
+    // A daemon that does not say so any more: its session ends, and with it what it may touch.
+    if (up && rc < 0)
+        lost(v);
+    pthread_mutex_unlock(&v->control.lock.mutex);
+    end_requests(v, m, true);
+}
+
+void vhost_memory_remove(struct transport *t, struct transport_memory *m)
+{
+    vhost_memory_cut(t, m);
+    free_memory(m);
+}
