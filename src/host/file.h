@@ -16,10 +16,12 @@ struct os2g_file {
         struct fork_lock lock; // FORK_FILE
         unsigned generation;   // of node and handle
         uint64_t node, handle;
+        unsigned forks; // fork_count() of the process whose session it is
     } locked;
 };
 
-// What a READ is sent with; of which session it is.
-void file_handle(struct os2g_file *f, unsigned *ret_generation, uint64_t *ret_handle);
+// What a READ is sent with, and of which session it is.
+void file_handle(struct os2g_file *f, unsigned *ret_generation, uint64_t *ret_node,
+                 uint64_t *ret_handle);
 // Sees that f is open in the present session; waits. 0; -ESTALE: another version; -errno.
 int file_renew(struct os2g_file *f);

@@ -35,5 +35,5 @@ struct transport_kind {
 // The first member of each kind's own struct.
 struct transport {
     const struct transport_kind *kind;
-    uint32_t max_read; // settled before the first request of a session
+    _Atomic uint32_t max_read; // settled before the first request of a session
 };

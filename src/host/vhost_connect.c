@@ -197,6 +197,7 @@ int transport_vhost_new(struct transport **ret, const struct transport_vhost_con
     v->event = c->o->event;
     v->event_arg = c->o->arg;
     v->call_fd = v->leader_fd = -1;
+    v->forks = fork_count();
     fork_lock_init(&v->control.lock, FORK_CONTROL);
     list_init(&v->control.memories);
     v->control.next_address = SESSION_ADDRESS + GIB;
@@ -261,6 +262,7 @@ int vhost_after_fork(struct transport *t)
     session_close(v->locked.session);
     v->locked.session = NULL;
     v->locked.state = VHOST_GONE; // until the next call, if this one fails
+    v->forks = fork_count();
     rc = make_fds(v);
     return rc < 0 ? rc : first_attempt(v);
 }

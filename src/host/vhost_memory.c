@@ -227,6 +227,12 @@ void vhost_memory_cut(struct transport *t, struct transport_memory *m)
 
     if (m->cut)
         return;
+    if (v->forks != fork_count()) {
+        // the session is the parent's, and what it may touch
+        list_remove(&m->link);
+        m->cut = true;
+        return;
+    }
     end_requests(v, m, false);
     if (m->cuda)
         rc = region_call(v, m, OS2G_REGION_REMOVE, transport_generation(t));
