@@ -93,8 +93,7 @@ void buffer_unref(struct os2g_buffer *b)
     b->kind->release(b);
 }
 
-int destination_find(struct os2g *c, void *base, size_t size, off_t offset,
-                     struct destination *ret)
+int destination_find(struct os2g *c, void *base, size_t size, off_t offset, struct destination *ret)
 {
     uintptr_t address = (uintptr_t)base + (uintptr_t)offset;
     struct os2g_buffer *b = NULL;
@@ -107,8 +106,7 @@ int destination_find(struct os2g *c, void *base, size_t size, off_t offset,
     i = find_locked(c, address);
     if (overlaps(c, i, address, size ? size : 1)) {
         b = c->locked.buffers[i];
-        partly = address < (uintptr_t)b->base ||
-                 size > b->size - (address - (uintptr_t)b->base);
+        partly = address < (uintptr_t)b->base || size > b->size - (address - (uintptr_t)b->base);
         if (!partly)
             atomic_fetch_add(&b->refs, 1);
     }
@@ -262,7 +260,7 @@ int os2g_buffer_alloc(struct os2g *c, struct os2g_buffer **ret, size_t size,
     case OS2G_MEMORY_BAR:
         return alloc_bar(c, ret, size);
     case OS2G_MEMORY_CUDA:
-        return cuda_buffer_alloc(c, ret, size, device);
+        return client_fail(-EOPNOTSUPP, "this library has been built without CUDA");
     }
     return client_fail(-EINVAL, "a kind of memory that is not known");
 }

@@ -35,9 +35,6 @@ int buffer_insert(struct os2g_buffer *b);
 void buffer_remove(struct os2g_buffer *b);
 void buffer_unref(struct os2g_buffer *b); // the last one releases it; NULL is allowed
 
-// OS2G_MEMORY_CUDA of os2g_buffer_alloc (cuda_buffer.c).
-int cuda_buffer_alloc(struct os2g *c, struct os2g_buffer **ret, size_t size, int device);
-
 struct destination {
     struct os2g_buffer *buffer; // a reference; NULL: plain memory that is nobody's
     uint64_t offset;            // in the buffer

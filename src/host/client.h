@@ -17,14 +17,16 @@ struct os2g {
     struct os2g_options options;    // filled in; no pointers but event's
     struct private_daemon *started; // what is started when there is none; NULL: nothing
 
+    struct fork_lock enter; // FORK_ENTER: held while a child connects anew
+    _Atomic unsigned forks; // fork_count() of the process that the transport serves
+
     struct {
         struct fork_lock lock;        // FORK_CLIENT
-        unsigned forks;               // fork_count() of the process that the transport serves
         struct os2g_buffer **buffers; // by base; none overlaps another
         size_t n, size;
-        struct staging *bounce;  // for memory that is nobody's buffer; made when first needed
-        struct list pending;     // struct io that have more to submit (io.c)
-        bool pumping, pump_more; // (io.c)
+        struct staging *bounce;   // for memory that is nobody's buffer; made when first needed
+        struct list pending;      // struct io that have more to submit (io.c)
+        bool pumping, pump_more;  // (io.c)
         struct client_cuda *cuda; // (cuda.h); made when first needed
     } locked;
 

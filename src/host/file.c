@@ -19,8 +19,7 @@ struct releasing {
     struct fuse_release_in in;
 };
 
-static void on_released(struct transport_request *r, int error, uint32_t out_got,
-                        uint64_t data_got)
+static void on_released(struct transport_request *r, int error, uint32_t out_got, uint64_t data_got)
 {
     struct releasing *l = container_of(r, struct releasing, r);
 
@@ -115,6 +114,7 @@ int os2g_open(struct os2g *c, const char *path, struct os2g_file **ret)
         return client_fail_name(rc, path, strlen(path));
     f = xcalloc(1, sizeof(*f));
     f->client = c;
+    f->refs = 1;
     f->path = xstrdup(path);
     f->size = o.st.size;
     f->mtime_s = o.st.mtime_s;
@@ -128,9 +128,14 @@ int os2g_open(struct os2g *c, const char *path, struct os2g_file **ret)
     return 0;
 }
 
-void os2g_file_close(struct os2g_file *f)
+void file_ref(struct os2g_file *f)
 {
-    if (!f)
+    atomic_fetch_add(&f->refs, 1);
+}
+
+void file_unref(struct os2g_file *f)
+{
+    if (!f || atomic_fetch_sub(&f->refs, 1) > 1)
         return;
     // a parent's handle is the parent's
     if (f->locked.forks == fork_count())
@@ -138,6 +143,11 @@ void os2g_file_close(struct os2g_file *f)
     fork_lock_fini(&f->locked.lock);
     free(f->path);
     free(f);
+}
+
+void os2g_file_close(struct os2g_file *f)
+{
+    file_unref(f);
 }
 
 void file_handle(struct os2g_file *f, unsigned *ret_generation, uint64_t *ret_node,

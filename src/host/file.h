@@ -11,6 +11,7 @@ struct os2g_file {
     uint64_t size;
     int64_t mtime_s;
     char etag[128]; // "" if not known
+    _Atomic unsigned refs;
 
     struct {
         struct fork_lock lock; // FORK_FILE
@@ -20,6 +21,8 @@ struct os2g_file {
     } locked;
 };
 
+void file_ref(struct os2g_file *f);
+void file_unref(struct os2g_file *f); // the last one gives the handle back
 // What a READ is sent with, and of which session it is.
 void file_handle(struct os2g_file *f, unsigned *ret_generation, uint64_t *ret_node,
                  uint64_t *ret_handle);

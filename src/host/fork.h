@@ -10,6 +10,7 @@
 // Locks are taken in the order of their levels, in a fork as everywhere else; two of one level are
 // never held together but in a fork.
 enum fork_level {
+    FORK_ENTER,     // a child that connects anew
     FORK_CLIENT,    // struct os2g: what is registered, files
     FORK_FILE,      // one open file
     FORK_STAGING,   // a staging area

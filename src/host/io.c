@@ -61,6 +61,7 @@ static void finish(struct io *io)
     else
         io->result = io->error ? io->error : (int64_t)io->object_size;
     destination_end(&io->to);
+    file_unref(io->file);
     io->done(io);
 }
 
@@ -259,9 +260,9 @@ static bool lands_in_place(const struct io *io)
 // What of the io the next piece is.
 static void cut_piece(const struct io *io, struct io_piece *p)
 {
-    uint64_t max = lands_in_place(io) ? transport_max_read(io->client->transport)
-                                      : MIN(COPIED_PIECE,
-                                            transport_max_read(io->client->transport));
+    uint64_t max = lands_in_place(io)
+                       ? transport_max_read(io->client->transport)
+                       : MIN(COPIED_PIECE, transport_max_read(io->client->transport));
 
     p->offset = io->next;
     if (io->kind == OS2G_IO_FETCH) {
@@ -408,6 +409,8 @@ int io_start(struct io *io)
         io->key_copy = xmemdup(io->key, io->key_len);
         io->end = 1; // one piece
     }
+    if (io->file)
+        file_ref(io->file);
     io->n_pieces = (unsigned)MIN(n, PIECES_MAX);
     io->pieces = xcalloc(io->n_pieces, sizeof(*io->pieces));
     list_init(&io->idle);

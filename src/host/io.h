@@ -30,13 +30,13 @@ struct io {
     struct list idle; // pieces that are not under way
     struct io_piece *pieces;
     unsigned n_pieces;
-    bool parked;        // goes on when a piece is idle again
+    bool parked; // goes on when a piece is idle again
     char *key_copy;
-    uint64_t next, end; // READ: what of [0, size) is to be submitted
-    uint64_t stop;      // where the first piece (in order) that is not whole ended
-    int error;          // and why
-    uint64_t room;      // FETCH: asked for again with so much
-    bool over;          // no more is to be submitted
+    uint64_t next, end;       // READ: what of [0, size) is to be submitted
+    uint64_t stop;            // where the first piece (in order) that is not whole ended
+    int error;                // and why
+    uint64_t room;            // FETCH: asked for again with so much
+    bool over;                // no more is to be submitted
     _Atomic unsigned open;    // pieces under way, and one while more are to be submitted
     _Atomic unsigned copying; // copies to plain memory at this moment
     _Atomic bool cancelled, abandoned;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define LIST_BYTES TRANSPORT_OUT_MAX
 
@@ -12,8 +13,8 @@ struct listing {
     struct os2g *client;
     int (*fn)(void *arg, const char *name, const struct os2g_stat *st);
     void *arg;
-    bool begun;  // names were reported: it cannot begin again
-    int ended;   // what fn has said
+    bool begun; // names were reported: it cannot begin again
+    int ended;  // what fn has said
     uint8_t *bytes;
 };
 
@@ -81,16 +82,20 @@ static int list_node(void *arg, struct path_node *dir)
     struct fuse_open_out out;
     struct fuse_release_in release = {0};
     uint64_t offset = 0;
-    int rc = path_ask(c, &(struct question){
-                             .opcode = FUSE_OPENDIR,
-                             .generation = dir->generation,
-                             .node = dir->node,
-                             .in = &in,
-                             .in_len = sizeof(in),
-                             .out = &out,
-                             .out_len = sizeof(out),
-                             .deadline_ns = client_deadline(c),
-                         });
+    int rc;
+
+    if (!S_ISDIR(dir->attr.mode))
+        return -ENOTDIR;
+    rc = path_ask(c, &(struct question){
+                         .opcode = FUSE_OPENDIR,
+                         .generation = dir->generation,
+                         .node = dir->node,
+                         .in = &in,
+                         .in_len = sizeof(in),
+                         .out = &out,
+                         .out_len = sizeof(out),
+                         .deadline_ns = client_deadline(c),
+                     });
 
     if (rc < 0)
         return rc;

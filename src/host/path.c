@@ -131,8 +131,7 @@ void path_forget(struct os2g *c, const struct path_node *n)
         transport_forget(c->transport, n->generation, n->node, 1);
 }
 
-int path_with(struct os2g *c, const char *path, int (*f)(void *arg, struct path_node *n),
-              void *arg)
+int path_with(struct os2g *c, const char *path, int (*f)(void *arg, struct path_node *n), void *arg)
 {
     uint64_t deadline = client_deadline(c);
     struct path_node n;

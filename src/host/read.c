@@ -74,7 +74,7 @@ ssize_t os2g_read(struct os2g_file *f, void *buffer_base, size_t size, off_t fil
 
     if (rc < 0)
         return rc;
-    if (file_offset < 0 || size > SSIZE_MAX)
+    if (file_offset < 0 || size > INT64_MAX)
         return client_fail(-EINVAL, "an offset or a size that cannot be");
     w = new_waited(c, OS2G_IO_READ, size);
     w->io.file = f;

@@ -62,6 +62,11 @@ void staging_free(struct staging *s)
     free(s);
 }
 
+void staging_cut(struct staging *s)
+{
+    transport_memory_cut(s->client->transport, s->memory);
+}
+
 void *staging_base(const struct staging *s)
 {
     return s->base;

@@ -11,6 +11,7 @@ struct staging;
 int staging_new(struct staging **ret, struct os2g *c, uint64_t size);
 // No chunk is out. NULL is allowed.
 void staging_free(struct staging *s);
+void staging_cut(struct staging *s); // nothing can land in it any more (transport_memory_cut)
 void *staging_base(const struct staging *s); // mapped here, shared with the device
 uint64_t staging_size(const struct staging *s);
 

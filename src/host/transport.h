@@ -67,19 +67,21 @@ struct transport_request {
 // --- making one (connect.c) ---
 
 // path: of a socket. INIT and HELLO are done when it returns. o: filled in (client.h); o->event as
-// in os2g_options. start: called before each attempt to connect, to see that there is a daemon: 0
-// or -errno, with a sentence (client_fail); NULL: nothing is to be started.
+// in os2g_options. start: called when nobody listens there, to see that there is a daemon: 0 and a
+// nonblocking connection to it, or -errno with a sentence; NULL: nothing is to be started.
 struct transport_vhost_config {
     const char *path;
     const struct os2g_options *o;
-    int (*start)(void *arg);
+    int (*start)(void *arg, int *ret_socket);
     void *arg;
 };
 int transport_vhost_new(struct transport **ret, const struct transport_vhost_config *c);
 // directory: a mount in a guest.
 int transport_guest_new(struct transport **ret, const char *directory,
                         const struct os2g_options *o);
-// Every request has ended and all memory was released. NULL is allowed.
+// Ends the session, and with it what is under way: done is called for all of it. All memory was
+// released. In a child of the process that t serves nothing is said and nothing called. NULL is
+// allowed.
 void transport_free(struct transport *t);
 
 // --- requests; any thread ---

@@ -62,13 +62,13 @@ struct vhost {
     char *path;
     unsigned depth;
     uint64_t timeout_ns;
-    int (*start)(void *arg);
+    int (*start)(void *arg, int *ret_socket);
     void *start_arg;
     void (*event)(void *arg, enum os2g_event event, const char *text);
     void *event_arg;
     unsigned forks; // fork_count() of the process that the session serves
-    int call_fd;   // the device's signals, of every session
-    int leader_fd; // wakes the one that leads
+    int call_fd;    // the device's signals, of every session
+    int leader_fd;  // wakes the one that leads
 
     struct {
         struct fork_lock lock; // FORK_CONTROL

@@ -31,10 +31,14 @@ static unsigned n_small(const struct vhost *v)
 static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadline_ns)
 {
     struct vhost_session *s = NULL;
-    int rc = v->start ? v->start(v->start_arg) : 0;
+    int socket, rc = message_connect(&socket, v->path);
 
+    if ((rc == -ENOENT || rc == -ECONNREFUSED) && v->start)
+        rc = v->start(v->start_arg, &socket);
+    else if (rc < 0)
+        rc = session_explain(rc, v->path);
     if (rc == 0)
-        rc = session_open(&s, v->path, n_small(v), v->call_fd, deadline_ns);
+        rc = session_open(&s, socket, v->path, n_small(v), v->call_fd, deadline_ns);
     if (rc == 0)
         rc = session_hello(s, v->call_fd, deadline_ns);
     if (rc == 0)
@@ -224,10 +228,26 @@ int transport_vhost_new(struct transport **ret, const struct transport_vhost_con
     return 0;
 }
 
+static void end_everything(struct vhost *v)
+{
+    struct list ended = LIST_INIT(ended), renewals = LIST_INIT(renewals);
+
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    if (v->locked.state == VHOST_UP)
+        vhost_lost_locked(v, "this side has ended it");
+    v->locked.state = VHOST_GONE;
+    vhost_end_all_locked(v, -ENOTCONN);
+    vhost_collect_locked(v, &ended, &renewals);
+    pthread_mutex_unlock(&v->locked.lock.mutex);
+    vhost_run(v, &ended, &renewals);
+}
+
 void vhost_free(struct transport *t)
 {
     struct vhost *v = from_base(t);
 
+    if (v->forks == fork_count())
+        end_everything(v);
     session_close(v->locked.session);
     close_fds(v);
     fork_lock_fini(&v->locked.lock);

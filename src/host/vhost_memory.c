@@ -160,7 +160,7 @@ int vhost_memory_add_cuda(struct transport *t, struct transport_memory **ret, in
 {
     struct vhost *v = from_base(t);
     struct transport_memory *m = new_memory(v, size);
-    unsigned generation;
+    unsigned generation = 0;
     int rc = 0;
 
     m->cuda = true;
@@ -179,6 +179,13 @@ int vhost_memory_add_cuda(struct transport *t, struct transport_memory **ret, in
         if (rc != -EAGAIN && rc != -ENOTCONN)
             break;
         rc = 0; // another session has come
+    }
+    if (rc == 0) {
+        rc = region_call(v, m, OS2G_REGION_WAIT, generation);
+        if (rc == -ENOTCONN) // the next session knows of it, too
+            rc = 0;
+        if (rc < 0)
+            vhost_memory_cut(t, m);
     }
     if (rc < 0) {
         free_memory(m);

@@ -154,7 +154,7 @@ static int start_queue(struct vhost_session *s, enum queue q, struct ring *r, in
     return rc;
 }
 
-static int explain(int error, const char *path)
+int session_explain(int error, const char *path)
 {
     switch (error) {
     case -ENOENT:
@@ -175,19 +175,18 @@ static int explain(int error, const char *path)
     }
 }
 
-int session_open(struct vhost_session **ret, const char *path, unsigned n_small, int call_fd,
-                 uint64_t deadline_ns)
+int session_open(struct vhost_session **ret, int socket, const char *path, unsigned n_small,
+                 int call_fd, uint64_t deadline_ns)
 {
     struct vhost_session *s = xcalloc(1, sizeof(*s));
     int memory_fd = -1, rc;
 
-    s->socket = s->kick_hiprio = s->kick_requests = -1;
+    s->socket = socket;
+    s->kick_hiprio = s->kick_requests = -1;
     s->identity =
         (struct fuse_in_header){.uid = geteuid(), .gid = getegid(), .pid = (uint32_t)getpid()};
     client_fail(-EPROTO, "%s: it does not speak vhost-user", path);
-    rc = message_connect(&s->socket, path);
-    if (rc == 0)
-        rc = make_memory(s, n_small, &memory_fd);
+    rc = make_memory(s, n_small, &memory_fd);
     if (rc == 0) {
         s->kick_hiprio = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         s->kick_requests = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -205,7 +204,7 @@ int session_open(struct vhost_session **ret, const char *path, unsigned n_small,
         close(memory_fd);
     if (rc < 0) {
         session_close(s);
-        return explain(rc, path);
+        return session_explain(rc, path);
     }
     *ret = s;
     return 0;

@@ -29,11 +29,13 @@ struct vhost_session {
     struct fuse_in_header identity;
 };
 
-// Connects to path, with n_small slots; signals of the device come to call_fd, which stays the
-// caller's. 0, or -errno with a sentence: of connect(2), -EPROTO (it is no such device, or the
-// versions differ), -ETIMEDOUT, -EPIPE (it has gone meanwhile).
-int session_open(struct vhost_session **ret, const char *path, unsigned n_small, int call_fd,
-                 uint64_t deadline_ns);
+// On a connection to path, which becomes its own (closed on failure), with n_small slots; signals
+// of the device come to call_fd, which stays the caller's. 0, or -errno with a sentence: -EPROTO
+// (it is no such device, or the versions differ), -ETIMEDOUT, -EPIPE (it has gone meanwhile).
+int session_open(struct vhost_session **ret, int socket, const char *path, unsigned n_small,
+                 int call_fd, uint64_t deadline_ns);
+// A sentence for why there is no session at path; returns error, or what it means to a caller.
+int session_explain(int error, const char *path);
 // FUSE_INIT and HELLO, before any other request. As session_open.
 int session_hello(struct vhost_session *s, int call_fd, uint64_t deadline_ns);
 // Closes the socket, unmaps. NULL is allowed.

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections made and ended, and what each call does first.
+#include "base/clock.h"
+#include "host/buffer.h"
+#include "host/private_daemon.h"
+#include "host/staging.h"
+#include "host/where.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH_DEFAULT   256
+#define DEPTH_MAX       1024
+#define TIMEOUT_DEFAULT 90000
+#define BOUNCE_BYTES    (64 * MIB)
+
+const char *os2g_version(void)
+{
+    return OS2G_VERSION;
+}
+
+// --- what calls begin with ---
+
+// The parent's bounce memory is shared with it, and its chunks are the parent's.
+static int enter_child(struct os2g *c)
+{
+    struct staging *bounce = c->locked.bounce;
+    int rc;
+
+    c->locked.bounce = NULL;
+    list_init(&c->locked.pending);
+    c->locked.pumping = false;
+    staging_free(bounce);
+    rc = transport_after_fork(c->transport);
+    if (rc == 0)
+        c->forks = fork_count();
+    return rc;
+}
+
+int client_enter(struct os2g *c)
+{
+    int rc = 0;
+
+    if (atomic_load_explicit(&c->forks, memory_order_acquire) == fork_count())
+        return 0;
+    pthread_mutex_lock(&c->enter.mutex);
+    if (c->forks != fork_count())
+        rc = enter_child(c);
+    pthread_mutex_unlock(&c->enter.mutex);
+    return rc;
+}
+
+uint64_t client_deadline(const struct os2g *c)
+{
+    return clock_monotonic_ns() + c->options.timeout_ms * NS_PER_MS;
+}
+
+void client_event(struct os2g *c, enum os2g_event event, const char *fmt, ...)
+{
+    char text[256];
+    va_list ap;
+
+    if (!c->options.event)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    c->options.event(c->options.arg, event, text);
+}
+
+int client_bounce(struct os2g *c, struct staging **ret)
+{
+    struct staging *s, *mine = NULL;
+    int rc;
+
+    pthread_mutex_lock(&c->locked.lock.mutex);
+    s = c->locked.bounce;
+    pthread_mutex_unlock(&c->locked.lock.mutex);
+    if (!s) {
+        rc = staging_new(&mine, c, BOUNCE_BYTES);
+        if (rc < 0)
+            return rc;
+        pthread_mutex_lock(&c->locked.lock.mutex);
+        if (!c->locked.bounce) {
+            c->locked.bounce = mine;
+            mine = NULL;
+        }
+        s = c->locked.bounce;
+        pthread_mutex_unlock(&c->locked.lock.mutex);
+        staging_free(mine); // another thread was quicker
+    }
+    *ret = s;
+    return 0;
+}
+
+// --- connecting ---
+
+// Options may be of a later version, with more behind what is known here, or of an earlier one.
+static int fill_options(struct os2g_options *to, const struct os2g_options *from)
+{
+    *to = (struct os2g_options){0};
+    if (from) {
+        if (from->size < sizeof(size_t) || from->size > 4096)
+            return client_fail(-EINVAL, "os2g_options.size is to be sizeof(struct os2g_options)");
+        memcpy(to, from, MIN(from->size, sizeof(*to)));
+    }
+    to->size = sizeof(*to);
+    if (to->depth > DEPTH_MAX)
+        return client_fail(-EINVAL, "at most %d requests can be under way", DEPTH_MAX);
+    if (!to->depth)
+        to->depth = DEPTH_DEFAULT;
+    if (!to->timeout_ms)
+        to->timeout_ms = TIMEOUT_DEFAULT;
+    return 0;
+}
+
+static int make_transport(struct os2g *c, const struct where *w)
+{
+    struct transport_vhost_config config = {.path = w->path, .o = &c->options};
+    int rc;
+
+    switch (w->kind) {
+    case WHERE_SOCKET:
+        break;
+    case WHERE_BUCKET:
+        rc = private_daemon_new(&c->started, w->path, &c->options);
+        if (rc < 0)
+            return rc;
+        config.path = private_daemon_socket(c->started);
+        config.start = private_daemon_start;
+        config.arg = c->started;
+        break;
+    case WHERE_GUEST:
+        return client_fail(-EOPNOTSUPP, "%s is in a guest", w->path);
+    }
+    return transport_vhost_new(&c->transport, &config);
+}
+
+int os2g_connect(struct os2g **ret, const char *where, const struct os2g_options *options)
+{
+    struct os2g *c = xcalloc(1, sizeof(*c));
+    struct where w = {0};
+    int rc = fill_options(&c->options, options);
+
+    c->forks = fork_count();
+    list_init(&c->locked.pending);
+    fork_lock_init(&c->enter, FORK_ENTER);
+    fork_lock_init(&c->locked.lock, FORK_CLIENT);
+    if (rc == 0)
+        rc = where_find(where, &w);
+    if (rc == 0)
+        rc = make_transport(c, &w);
+    free(w.path);
+    // what they point to need not last
+    c->options.program = NULL;
+    c->options.export_options = NULL;
+    if (rc < 0) {
+        os2g_close(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+void os2g_close(struct os2g *c)
+{
+    if (!c)
+        return;
+    if (c->transport && c->forks == fork_count()) {
+        // what timed out and is under way still ends here
+        if (c->locked.bounce)
+            staging_cut(c->locked.bounce);
+        while (transport_poll(c->transport))
+            ;
+    }
+    staging_free(c->locked.bounce);
+    transport_free(c->transport);
+    private_daemon_free(c->started);
+    fork_lock_fini(&c->locked.lock);
+    fork_lock_fini(&c->enter);
+    free(c->locked.buffers);
+    free(c);
+}
+
+int os2g_stats_read(struct os2g *c, struct os2g_stats *ret)
+{
+    struct os2g_stats s = {0};
+    size_t size = ret->size;
+
+    if (size < sizeof(size_t) || size > 4096)
+        return client_fail(-EINVAL, "os2g_stats.size is to be sizeof(struct os2g_stats)");
+    transport_stats(c->transport, &s);
+    s.bounced_bytes = c->bounced_bytes;
+    s.cuda_bytes = c->cuda_bytes;
+    memset(ret, 0, size);
+    memcpy(ret, &s, MIN(size, sizeof(s)));
+    ret->size = size;
+    return 0;
+}

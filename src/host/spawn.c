@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/spawn.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// What comes through the pipe when the program cannot be run at all; a daemon writes less.
+struct not_run {
+    char mark[4];
+    int error;
+};
+#define NOT_RUN_MARK "\xffos"
+
+static void say_not_run(int fd)
+{
+    struct not_run n = {NOT_RUN_MARK, errno};
+
+    // nobody is there to hear of a failure here
+    if (write(fd, &n, sizeof(n)) < 0)
+        _exit(127);
+}
+
+// In the child of a process with many threads: calls that are safe after fork() only. _Fork runs no
+// handlers: they would wait for locks that this thread may hold.
+static void become(char *const *argv, int null, int log, int ready)
+{
+    sigset_t none;
+    int fds[] = {null, null, log, ready};
+
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int sig = 1; sig < NSIG; sig++)
+        signal(sig, SIG_DFL);
+    setsid();
+    // a second fork: nobody has to wait for what comes out of it
+    switch (_Fork()) {
+    case -1:
+        _exit(1);
+    case 0:
+        break;
+    default:
+        _exit(0);
+    }
+    // out of the way of the numbers that they are to get
+    for (unsigned i = 0; i < ARRAY_LEN(fds); i++) {
+        fds[i] = fcntl(fds[i], F_DUPFD, 16);
+        if (fds[i] < 0)
+            _exit(1);
+    }
+    for (unsigned i = 0; i < ARRAY_LEN(fds); i++)
+        if (dup2(fds[i], (int)i) < 0)
+            _exit(1);
+    if (close_range(SPAWN_READY_FD + 1, ~0U, 0) < 0 || chdir("/") < 0)
+        _exit(1);
+    execvp(argv[0], argv);
+    say_not_run(SPAWN_READY_FD);
+    _exit(127);
+}
+
+static int open_log(const char *path)
+{
+    return open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+// The last line that is not empty, without what the log puts before it; NULL: there is none.
+static char *last_line(int fd)
+{
+    char text[4096], *line = NULL;
+    off_t end = lseek(fd, 0, SEEK_END),
+          from = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
+    ssize_t n = end > 0 ? pread(fd, text, sizeof(text) - 1, from) : 0;
+    char *saved, *colon;
+
+    if (n <= 0)
+        return NULL;
+    text[n] = 0;
+    for (char *l = strtok_r(text, "\n", &saved); l; l = strtok_r(NULL, "\n", &saved))
+        line = l;
+    colon = line ? strstr(line, ": ") : NULL;
+    if (colon && text_starts_with(line, "os2gd"))
+        line = colon + 2;
+    return line ? xstrdup(line) : NULL;
+}
+
+// 0; -ETIMEDOUT; -ECHILD: it has ended without a byte; or why it could not be run.
+static int wait_ready(int fd, uint64_t deadline_ns)
+{
+    struct not_run n = {0};
+    ssize_t got = -1;
+
+    while (got < 0) {
+        uint64_t now = clock_monotonic_ns();
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+
+        if (now >= deadline_ns)
+            return -ETIMEDOUT;
+        if (poll(&p, 1, (int)MIN((deadline_ns - now) / NS_PER_MS + 1, 60000)) > 0)
+            got = read(fd, &n, sizeof(n));
+        if (got < 0 && errno != EINTR && errno != EAGAIN)
+            return -errno;
+    }
+    if (got == 0)
+        return -ECHILD;
+    return got == sizeof(n) && !memcmp(n.mark, NOT_RUN_MARK, sizeof(n.mark)) ? -n.error : 0;
+}
+
+static char *sentence(int error, const char *program, int log)
+{
+    char *line;
+
+    switch (error) {
+    case -ECHILD:
+        line = last_line(log);
+        return line ? line : xasprintf("%s has ended without a word", program);
+    case -ETIMEDOUT:
+        return xasprintf("%s does not begin to serve", program);
+    default:
+        return xasprintf("%s cannot be run: %s", program, strerror(-error));
+    }
+}
+
+int spawn_daemon(char *const *argv, const char *log_path, uint64_t deadline_ns, char **ret_error)
+{
+    int ready[2] = {-1, -1}, null = open("/dev/null", O_RDWR | O_CLOEXEC), log = open_log(log_path),
+        status, rc = 0;
+    pid_t pid = -1;
+
+    if (null < 0 || log < 0 || pipe2(ready, O_CLOEXEC) < 0)
+        rc = -errno;
+    if (rc == 0 && (pid = _Fork()) < 0)
+        rc = -errno;
+    if (pid == 0)
+        become(argv, null, log, ready[1]);
+    if (ready[1] >= 0)
+        close(ready[1]);
+    if (pid > 0) {
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+        rc = wait_ready(ready[0], deadline_ns);
+    }
+    if (rc < 0)
+        *ret_error = sentence(rc, argv[0], log);
+    if (rc == -ECHILD)
+        rc = -EIO;
+    if (ready[0] >= 0)
+        close(ready[0]);
+    if (log >= 0)
+        close(log);
+    if (null >= 0)
+        close(null);
+    return rc;
+}

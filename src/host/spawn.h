@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A daemon started out of somebody else's process: it inherits no descriptor, is nobody's child,
+// and is in a session of its own.
+#pragma once
+
+#include "base/base.h"
+
+// The daemon writes a byte there when it serves; its end without one is failure.
+#define SPAWN_READY_FD 3
+
+// argv[0]: a path, or a name that is looked up in PATH. Its standard error goes to the file log
+// (emptied first). 0; or -errno, and *ret_error, a sentence (free it): -ENOENT: there is no such
+// program; -ETIMEDOUT; else what the daemon's last line says.
+int spawn_daemon(char *const *argv, const char *log, uint64_t deadline_ns, char **ret_error);
