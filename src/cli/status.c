@@ -74,6 +74,10 @@ static const struct row rows[] = {
     {"pre-read", "cache.preread_bytes", BYTES},
     {"  and used", "cache.preread_used_bytes", BYTES},
     {"  and wasted", "cache.preread_wasted_bytes", BYTES},
+    {"hosts' requests", "vhost.requests", COUNT},
+    {"  landed", "vhost.read_bytes", BYTES},
+    {"  whole objects", "vhost.fetches", COUNT},
+    {"  cut off", "vhost.cut_off", COUNT},
     {"plan entries", "fs.plan_entries", COUNT},
     {"  used", "fs.plan_used", COUNT},
     {"  dropped", "fs.plan_dropped", COUNT},
@@ -114,13 +118,32 @@ static void show_gauge(const json_t *status, const char *label, const char *used
     printf("%-24s  %12s of %s\n", label, a, b);
 }
 
+// Hosts that share memory: who, what, since when.
+static void show_hosts(const json_t *hosts)
+{
+    const json_t *host;
+    size_t i;
+
+    json_array_foreach(hosts, i, host)
+    {
+        char bytes[16], when[25];
+
+        progress_format_bytes(count(host, "region_bytes"), bytes);
+        clock_format_iso8601((int64_t)count(host, "since"), when);
+        printf("%-24s  pid %lu, user %lu, %lu queues, %lu regions of %s, since %.19sZ\n",
+               i == 0 ? "hosts" : "", count(host, "pid"), count(host, "uid"), count(host, "queues"),
+               count(host, "regions"), bytes, when);
+    }
+}
+
 static void show_table(const json_t *now, const json_t *before, double seconds)
 {
     const json_t *credentials = json_object_get(now, "credentials");
     const json_t *worker = json_object_get(now, "worker");
     char bytes[16];
 
-    printf("%s on %s, OS2G %s\n", text(now, "source"), text(now, "directory"),
+    printf("%s on %s, OS2G %s\n", text(now, "source"),
+           text(now, json_is_string(json_object_get(now, "directory")) ? "directory" : "socket"),
            text(now, "version"));
     printf("%-24s  pid %lu, up %.0f s, %lu restarts\n", "worker", count(worker, "pid"),
            number(worker, "uptime"), count(worker, "restarts"));
@@ -131,6 +154,7 @@ static void show_table(const json_t *now, const json_t *before, double seconds)
         clock_format_iso8601((int64_t)count(credentials, "expires"), when);
         printf("%-24s  %.19sZ\n", "  good until", when);
     }
+    show_hosts(json_object_get(json_object_get(now, "vhost"), "hosts"));
     show_gauge(now, "page pool used", "cache.used_bytes", "cache.pool_bytes");
     progress_format_bytes(count(now, "worker.anonymous_bytes"), bytes);
     printf("%-24s  %12s\n", "worker's memory", bytes);
@@ -289,8 +313,8 @@ static const struct cli_option options[] = {
 
 const struct cli_command status_command = {
     .name = "status",
-    .synopsis = "[DIR]",
-    .summary = "Shows what a mount, or every mount, is doing",
+    .synopsis = "[DIR|SOCKET]",
+    .summary = "Shows what a mount, or every mount, or an export at a socket, is doing",
     .options = options,
     .run = run,
 };

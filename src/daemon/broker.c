@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define PIPE_FD 3
@@ -25,6 +26,17 @@ static void write_all(int fd, const char *data, size_t len)
     }
 }
 
+// The supervisor's many are not for programs that close all that they may have.
+static void lower_limits(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = MIN(files.rlim_cur, 1024);
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
 static _Noreturn void child(const struct export_options *o, int pipe_fd)
 {
     struct credentials_config config = export_options_credentials(o);
@@ -37,6 +49,7 @@ static _Noreturn void child(const struct export_options *o, int pipe_fd)
         fcntl(PIPE_FD, F_SETFD, FD_CLOEXEC) < 0)
         _exit(1);
     setpgid(0, 0);
+    lower_limits();
     config.join_group = true;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

@@ -16,9 +16,18 @@
 
 #define ANSWER_MAX (16 * MIB)
 
+// The daemon that offers a socket, and nothing else, is asked by it.
+static char *find_by_socket(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) ? rendezvous_control(st.st_uid, path)
+                                                         : NULL;
+}
+
 int control_find(const char *path, char **ret_socket, char **ret_error)
 {
-    char *absolute = mount_table_absolute(path);
+    char *absolute = mount_table_absolute(path), *found;
     const struct mount_entry *e;
     struct mount_table t;
     int rc;
@@ -35,8 +44,9 @@ int control_find(const char *path, char **ret_socket, char **ret_error)
         return rc;
     }
     e = mount_table_find(&t, absolute);
-    if (e) {
-        *ret_socket = rendezvous_control(e->owner, e->directory);
+    found = e ? rendezvous_control(e->owner, e->directory) : find_by_socket(absolute);
+    if (found) {
+        *ret_socket = found;
     } else {
         *ret_error = xasprintf("%s is not in a mount of os2g", path);
         rc = -ENOENT;

@@ -196,20 +196,33 @@ const char *export_option_hint(enum export_option_kind kind)
 
 // --- lists ---
 
-static int set_socket(char **field, const char *value)
+// Absolute, and without links on the way, as far as it is there: it names the export to those who
+// ask.
+static char *socket_path(const char *value)
 {
-    char *path = NULL, *here;
+    const char *slash = strrchr(value, '/'), *name = slash ? slash + 1 : value;
+    char *parent = !slash           ? xstrdup(".")
+                   : slash == value ? xstrdup("/")
+                                    : xstrndup(value, (size_t)(slash - value));
+    char *absolute = realpath(parent, NULL), *path;
+
+    if (absolute)
+        path = xasprintf("%s/%s", strcmp(absolute, "/") ? absolute : "", name);
+    else
+        path = value[0] == '/' ? xstrdup(value) : NULL;
+    free(parent);
+    free(absolute);
+    return path;
+}
+
+static int set_socket(char **field, const char *value, bool trusted)
+{
+    bool as_it_is = trusted || !strcmp(value, "none");
+    char *path = as_it_is ? xstrdup(value) : socket_path(value);
     struct sockaddr_un address;
 
-    if (strcmp(value, "none") != 0 && value[0] != '/') {
-        here = getcwd(NULL, 0);
-        if (!here)
-            return -errno;
-        path = xasprintf("%s/%s", here, value);
-        free(here);
-    } else {
-        path = xstrdup(value);
-    }
+    if (!path)
+        return -ENOENT;
     if (unix_address(&address, path) < 0) {
         free(path);
         return -ENAMETOOLONG;
@@ -320,7 +333,7 @@ int export_option_apply(struct export_options *o, const struct export_option *op
         set_string(field, value);
         return 0;
     case SOCKET:
-        return set_socket(field, value);
+        return set_socket(field, value, trusted);
     case USERS:
         return each_word(value, add_user, o);
     case GPU_FILES:

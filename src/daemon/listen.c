@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BACKLOG 128
+#define BACKLOG 1024 // one that is full is EAGAIN to whoever does not wait
 
 // Makes room for a socket of that name.
 static int clear_name(const struct sockaddr_un *address)

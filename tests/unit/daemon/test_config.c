@@ -106,6 +106,28 @@ static void what_is_no_ini_file_is_refused(void **state)
     assert_refused("[export a]\njust words\n", "line 2");
 }
 
+static void an_export_may_have_a_socket_and_no_mount(void **state)
+{
+    struct config c;
+    char *error = NULL;
+
+    assert_int_equal(config_parse(&c, "[export a]\nsource = s3://bucket-1\nsocket = /run/a.sock\n",
+                                  0, 0, &error),
+                     0);
+    assert_null(c.exports[0].options->directory);
+    assert_string_equal(export_options_place(c.exports[0].options), "/run/a.sock");
+    config_fini(&c);
+    assert_refused("[export a]\nsource = s3://bucket-1\nsocket = none\n", "mount = ");
+    assert_refused("[export a]\nsource = s3://bucket-1\nsocket = a.sock\n", "absolute");
+}
+
+static void two_exports_cannot_share_a_socket(void **state)
+{
+    assert_refused("[export a]\nsource = s3://bucket-1\nsocket = /run/s\n"
+                   "[export b]\nsource = s3://bucket-2\nmount = /b\nsocket = /run/s\n",
+                   "'a'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +139,8 @@ int main(void)
         cmocka_unit_test(two_exports_cannot_share_a_place),
         cmocka_unit_test(a_name_is_used_once),
         cmocka_unit_test(what_is_no_ini_file_is_refused),
+        cmocka_unit_test(an_export_may_have_a_socket_and_no_mount),
+        cmocka_unit_test(two_exports_cannot_share_a_socket),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -222,6 +223,98 @@ static void a_list_cut_short_is_refused(void **state)
     free(error);
 }
 
+static void a_socket_s_path_is_made_absolute(void **state)
+{
+    struct export_options *o = *state;
+
+    assert_int_equal(chdir("/tmp"), 0);
+    set(o, "socket", "here.sock");
+    assert_string_equal(o->socket, "/tmp/here.sock");
+    assert_true(export_options_offers_socket(o));
+    set(o, "socket", "none");
+    assert_false(export_options_offers_socket(o));
+}
+
+static void a_path_that_no_socket_has_room_for_is_refused(void **state)
+{
+    char path[200], *error = NULL;
+
+    memset(path, 'x', sizeof(path));
+    path[0] = '/';
+    path[sizeof(path) - 1] = 0;
+    assert_int_equal(export_options_set(*state, "socket", path, &error), -EINVAL);
+    free(error);
+}
+
+static void a_mount_has_a_socket_unless_told_otherwise(void **state)
+{
+    struct export_options *o = *state;
+    char *error = NULL;
+
+    assert_int_equal(export_options_default_socket(o, NULL, &error), 0);
+    assert_null(o->socket); // there is no mount
+    export_options_set_directory(o, "/data");
+    assert_int_equal(export_options_default_socket(o, NULL, &error), 0);
+    assert_true(export_options_offers_socket(o));
+    assert_int_equal(export_options_default_socket(o, "/other", &error), 0);
+    assert_string_not_equal(o->socket, "/other"); // it was said already
+    assert_string_equal(export_options_place(o), "/data");
+}
+
+static void the_environment_s_socket_stands_in_for_the_default(void **state)
+{
+    struct export_options *o = *state;
+    char *error = NULL;
+
+    export_options_set_directory(o, "/data");
+    assert_int_equal(export_options_default_socket(o, "/other", &error), 0);
+    assert_string_equal(o->socket, "/other");
+}
+
+static void who_may_connect_is_a_list_that_grows(void **state)
+{
+    struct export_options *o = *state;
+    char *error = NULL;
+
+    set(o, "socket-allow", "root,1000");
+    set(o, "socket-allow", "7");
+    assert_int_equal(o->n_socket_allow, 3);
+    assert_int_equal(o->socket_allow[0], 0);
+    assert_int_equal(o->socket_allow[1], 1000);
+    assert_int_equal(o->socket_allow[2], 7);
+    assert_int_equal(export_options_set(o, "socket-allow", "nobody-of-this-name", &error), -EINVAL);
+    free(error);
+}
+
+static void a_worker_hears_of_gpu_memory_by_number(void **state)
+{
+    struct export_options *o = *state, again;
+    struct stat st;
+    char *error = NULL;
+
+    assert_int_equal(stat("/etc/passwd", &st), 0);
+    set(o, "gpu-memory", "/etc/passwd,/etc/group");
+    set(o, "socket-allow", "5,6");
+    assert_int_equal(o->n_gpu_memory, 2);
+    assert_null(memmem(o->given.data, o->given.len, "passwd", 6));
+    export_options_init(&again);
+    assert_int_equal(export_options_replay(&again, o->given.data, o->given.len, &error), 0);
+    assert_int_equal(again.n_gpu_memory, 2);
+    assert_true(again.gpu_memory[0].dev == st.st_dev && again.gpu_memory[0].ino == st.st_ino);
+    assert_int_equal(again.n_socket_allow, 2);
+    export_options_fini(&again);
+}
+
+static void gpu_memory_is_a_file_that_is_there(void **state)
+{
+    char *error = NULL;
+
+    assert_int_equal(export_options_set(*state, "gpu-memory", "/no/such/file", &error), -EINVAL);
+    free(error);
+    assert_int_equal(export_options_set(*state, "gpu-memory", "/tmp", &error), -EINVAL);
+    free(error);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -242,6 +335,13 @@ int main(void)
         TEST(a_worker_hears_what_was_given),
         TEST(a_worker_need_not_see_the_files_itself),
         TEST(a_list_cut_short_is_refused),
+        TEST(a_socket_s_path_is_made_absolute),
+        TEST(a_path_that_no_socket_has_room_for_is_refused),
+        TEST(a_mount_has_a_socket_unless_told_otherwise),
+        TEST(the_environment_s_socket_stands_in_for_the_default),
+        TEST(who_may_connect_is_a_list_that_grows),
+        TEST(a_worker_hears_of_gpu_memory_by_number),
+        TEST(gpu_memory_is_a_file_that_is_there),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

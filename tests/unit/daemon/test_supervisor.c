@@ -3,6 +3,7 @@
 // does is said in $FAKE_WORKER.
 #include "daemon/supervisor.h"
 
+#include "base/clock.h"
 #include "daemon/channel.h"
 #include "daemon/worker.h"
 #include "front/devfuse/devfuse.h"
@@ -80,11 +81,15 @@ static int fake_worker(const char *what)
         say(CHANNEL_READY, NULL);
         wait_for_supervisor(&m, &fd);
     }
-    if (m.kind != CHANNEL_SERVE || fd < 0)
+    if (m.kind != CHANNEL_SERVE || (fd < 0) != !strcmp(what, "socket"))
         return 3;
     if (!strcmp(what, "barren") && m.number > 0)
         raise(SIGKILL);
     say(CHANNEL_SERVING, NULL);
+    if (!strcmp(what, "socket") && m.number < 2)
+        raise(SIGKILL);
+    if (!strcmp(what, "socket"))
+        wait_for_supervisor(&m, &fd); // nothing comes but the end
     if (!strcmp(what, "resolve")) {
         bool first = m.number == 0;
 
@@ -125,25 +130,38 @@ static void on_settled(void *arg, const struct export_options *o, const char *er
     }
 }
 
-static int run(const char *fake)
+// The place of the export: a directory (then the mount's), or a socket.
+static int run_at(const char *fake, const char *directory, const char *socket, uint64_t linger_ns)
 {
-    const struct supervisor_config config = {.log_style = "stderr", .settled = on_settled};
+    const struct supervisor_config config = {
+        .log_style = "stderr", .linger_ns = linger_ns, .settled = on_settled};
     struct export_options *o = xcalloc(1, sizeof(*o));
-    char directory[] = "/tmp/os2g-test-XXXXXX";
     struct supervisor *s;
     char *error = NULL;
     int rc;
 
-    assert_non_null(mkdtemp(directory));
     setenv("FAKE_WORKER", fake, 1);
     export_options_init(o);
     assert_int_equal(export_options_set_source(o, "s3://bucket", &error), 0);
-    export_options_set_directory(o, directory);
+    if (directory)
+        export_options_set_directory(o, directory);
+    if (socket)
+        assert_int_equal(export_options_set(o, "socket", socket, &error), 0);
     assert_int_equal(export_options_complete(o, &error), 0);
     assert_int_equal(supervisor_new(&s, &config), 0);
     supervisor_add(s, o);
     rc = supervisor_run(s);
     supervisor_free(s);
+    return rc;
+}
+
+static int run(const char *fake)
+{
+    char directory[] = "/tmp/os2g-test-XXXXXX";
+    int rc;
+
+    assert_non_null(mkdtemp(directory));
+    rc = run_at(fake, directory, NULL, 0);
     rmdir(directory);
     return rc;
 }
@@ -261,6 +279,34 @@ static void the_next_worker_is_not_kept_from_asking_for_credentials(void **state
     unlink(pids);
 }
 
+static void an_export_without_a_mount_ends_after_its_last_host(void **state)
+{
+    char directory[] = "/tmp/os2g-test-XXXXXX", *path;
+
+    assert_non_null(mkdtemp(directory));
+    path = xasprintf("%s/socket", directory);
+    assert_int_equal(run_at("socket", NULL, path, 500 * NS_PER_MS), 0);
+    assert_int_equal(seen.mounted, 1);
+    assert_int_equal(mounts, 0);
+    assert_int_equal(unmounts, 0);
+    assert_int_equal(access(path, F_OK), -1);
+    free(path);
+    rmdir(directory);
+}
+
+static void a_socket_that_cannot_be_had_fails_the_export(void **state)
+{
+    assert_int_equal(run_at("socket", NULL, "/no/such/place/socket", 0), 1);
+    assert_non_null(strstr(seen.error, "/no/such/place/socket"));
+}
+
+static void a_directory_that_is_not_there_fails_the_mount(void **state)
+{
+    assert_int_equal(run_at("gone", "/no/such/directory", NULL, 0), 1);
+    assert_non_null(strstr(seen.error, "/no/such/directory"));
+    assert_int_equal(mounts, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, set_up)
 
 int main(int argc, char **argv)
@@ -274,6 +320,9 @@ int main(int argc, char **argv)
         TEST(the_next_worker_is_not_kept_from_asking_for_credentials),
         TEST(a_signal_unmounts_and_waits_for_the_kernel),
         TEST(a_mount_in_use_is_detached),
+        TEST(an_export_without_a_mount_ends_after_its_last_host),
+        TEST(a_socket_that_cannot_be_had_fails_the_export),
+        TEST(a_directory_that_is_not_there_fails_the_mount),
     };
 
     if (argc > 1 && !strcmp(argv[1], WORKER_ARGUMENT))
