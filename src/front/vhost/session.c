@@ -92,6 +92,8 @@ struct session *session_new(struct vhost *v, const struct vhost_command *c, int 
 
     s->vhost = v;
     s->number = c->session;
+    s->peer_uid = c->peer.uid;
+    s->peer_pid = c->peer.pid;
     s->memory.fd = -1;
     list_init(&s->waiting);
     list_init(&s->in_progress);
@@ -195,18 +197,22 @@ static struct region_info info_of(const struct vhost_command *c)
     };
 }
 
-// Which way this host's bytes take into the region.
+// Which way this host's bytes take into a region: said once for each way.
 static void log_region(struct session *s, const struct region_info *r)
 {
+    static const char *const ways[] = {
+        "received into if the host is libos2g, else copied into",
+        "copied into: it is not sealed against shrinking (F_SEAL_SHRINK)",
+        "a GPU's, reached through .os2g/gdd of the mount",
+    };
     struct region_piece p;
-    const char *way = "copied into: it is not sealed against shrinking (F_SEAL_SHRINK)";
+    unsigned way = region_translate(s->map, r->addr, 1, &p) < 0 ? 2 : !p.sealed;
 
-    if (region_translate(s->map, r->addr, 1, &p) < 0)
-        way = "a GPU's, reached through the mount's .os2g/gdd only";
-    else if (p.sealed)
-        way = "received into where the host is libos2g, else copied into";
-    log_info("vhost", "session %u: memory of %llu KiB at %#llx is %s", s->number,
-             (unsigned long long)(r->size / KIB), (unsigned long long)r->addr, way);
+    if (s->ways_logged & 1u << way)
+        return;
+    s->ways_logged |= 1u << way;
+    log_info("vhost", "session %u (pid %u, uid %u): memory of %llu KiB is %s", s->number,
+             s->peer_pid, s->peer_uid, (unsigned long long)(r->size / KIB), ways[way]);
 }
 
 static void add_region(struct session *s, const struct vhost_command *c, int fd)

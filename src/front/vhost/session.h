@@ -111,6 +111,8 @@ struct session {
     struct list link;
     struct vhost *vhost;
     uint32_t number;
+    uint32_t peer_uid, peer_pid;
+    unsigned ways_logged; // bits
     struct session_memory memory;
     struct fuse_holdings *holdings;
     struct fuse_session *fuse;

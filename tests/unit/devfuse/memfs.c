@@ -12,6 +12,8 @@
 
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define NODE_BIG   2
 #define NODE_STUCK 3
@@ -34,6 +36,7 @@ struct fs {
 
 // One period and, so that each read is contiguous, the largest read behind it.
 static unsigned char *bytes;
+static int bytes_fd;
 
 static void make_bytes(void)
 {
@@ -41,8 +44,12 @@ static void make_bytes(void)
 
     if (bytes)
         return;
-    bytes = aligned_alloc(4096, PERIOD + MAX_READ);
-    assert(bytes);
+    bytes_fd = memfd_create("memfs", MFD_CLOEXEC);
+    if (bytes_fd < 0 || ftruncate(bytes_fd, PERIOD + MAX_READ) < 0)
+        abort();
+    bytes = mmap(NULL, PERIOD + MAX_READ, PROT_READ | PROT_WRITE, MAP_SHARED, bytes_fd, 0);
+    if (bytes == MAP_FAILED)
+        abort();
     rand_seed(&r, 7);
     for (size_t i = 0; i < PERIOD; i += 8) {
         uint64_t v = rand_u64(&r);
@@ -67,6 +74,14 @@ bool memfs_equal(const void *p, uint64_t offset, size_t len)
         len -= n;
     }
     return true;
+}
+
+void memfs_memory(int *ret_fd, void **ret_base, uint64_t *ret_len)
+{
+    make_bytes();
+    *ret_fd = bytes_fd;
+    *ret_base = bytes;
+    *ret_len = PERIOD + MAX_READ;
 }
 
 struct fs *memfs_new(const struct memfs_options *o)
@@ -190,21 +205,48 @@ static uint64_t node_of(uint64_t handle)
 
 static void open_(struct fs *fs, struct fs_request *req, uint64_t node, int flags)
 {
-    struct fs_opened o = {
-        .handle = handle_new(fs, node), .direct_io = fs->options.direct_io, .keep_cache = true, .cache_dir = false};
+    struct fs_opened o = {.handle = handle_new(fs, node),
+                          .direct_io = fs->options.direct_io,
+                          .keep_cache = true,
+                          .cache_dir = false};
 
     req->reply->opened(req, &o);
 }
 
-// No engine here: what is put is there at once.
+struct landing {
+    struct cache_put put;
+    struct fs_request *req;
+    struct iovec iov[MAX_READ / PIECE];
+    size_t len;
+};
+
+static void landed(struct landing *l, int error)
+{
+    if (error < 0)
+        l->req->reply->error(l->req, error);
+    else
+        l->req->reply->landed(l->req, l->len);
+    free(l);
+}
+
+static void on_put(struct cache_put *p, int error)
+{
+    landed(container_of(p, struct landing, put), error);
+}
+
 static void land(struct fs_request *req, const struct iovec *iov, int n, size_t len)
 {
-    int rc = n > 0 ? req->dest->ops->put(req->dest, 0, iov, n, NULL) : 0;
+    struct landing *l = xcalloc(1, sizeof(*l));
+    int rc = 0;
 
-    if (rc < 0)
-        req->reply->error(req, rc);
-    else
-        req->reply->landed(req, len);
+    l->put.done = on_put;
+    l->req = req;
+    l->len = len;
+    memcpy(l->iov, iov, sizeof(*iov) * (size_t)n);
+    if (n > 0)
+        rc = req->dest->ops->put(req->dest, 0, l->iov, n, &l->put);
+    if (rc != -EINPROGRESS)
+        landed(l, rc);
 }
 
 static void answer_read(struct fs_request *req, uint64_t size_of_file, uint64_t offset,

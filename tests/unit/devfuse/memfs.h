@@ -25,6 +25,9 @@ struct fs *memfs_new(const struct memfs_options *o);
 void memfs_free(struct fs *fs);
 extern const struct fs_ops memfs_ops;
 
+// Where the bytes of all files lie, for an engine that copies from there.
+void memfs_memory(int *ret_fd, void **ret_base, uint64_t *ret_len);
+
 void memfs_answer_held(struct fs *fs); // on the namespace loop; later reads are not held
 
 uint64_t memfs_reads(const struct fs *fs); // asked for so far, any thread

@@ -41,10 +41,9 @@ void cache_fence_start(struct cache *c, struct cache_fence *f)
     loop_post(c->data, &f->msg, on_data);
 }
 
-// Not shared: there is no engine.
 void cache_arena(const struct cache *c, int *ret_fd, void **ret_base, uint64_t *ret_len)
 {
-    *ret_fd = -1;
+    memfs_memory(ret_fd, ret_base, ret_len);
 }
 
 // --- the device ---
@@ -78,6 +77,7 @@ static void make(void *arg)
         .cache = &the_cache,
         .max_readahead = 1 << 20,
         .max_background = 64,
+        .helper_program = "/proc/self/exe",
         .event = on_event,
         .arg = d,
     };
