@@ -140,7 +140,7 @@ static int admit(const struct region_map *m, const struct region_info *info, boo
     if (collides(m, info, mapped))
         return -EEXIST;
     if (m->n_live + m->n_leaving >= REGIONS_MAX || info->size > BYTES_MAX - m->bytes)
-        return -E2BIG;
+        return -ENOBUFS;
     return 0;
 }
 
@@ -167,7 +167,7 @@ static bool declared(const struct region_map *m, const struct region_file *f)
 // What kind of memory it is, and whether all of it is there. Only files whose pages are memory: a
 // page of another file may come from a server (FUSE, NFS) that never answers, and the loop that
 // touched it would wait for it. What the operator has declared is believed.
-static int examine(const struct region_map *m, struct region *r, int fd, uint64_t *ret_page)
+static int examine(const struct region_map *m, struct region *r, int fd, uint64_t *page)
 {
     struct stat st;
     struct statfs fs;
@@ -189,7 +189,8 @@ static int examine(const struct region_map *m, struct region *r, int fd, uint64_
     // A seal cannot be taken back. Huge pages can fail to come even so, after a hole was punched.
     seals = fcntl(fd, F_GET_SEALS);
     r->sealed = tmpfs && seals >= 0 && (seals & F_SEAL_SHRINK);
-    *ret_page = hugetlbfs ? (uint64_t)fs.f_bsize : (uint64_t)sysconf(_SC_PAGESIZE);
+    if (hugetlbfs)
+        *page = (uint64_t)fs.f_bsize;
     return 0;
 }
 
@@ -216,7 +217,7 @@ static int map_file(struct region *r, int fd, uint64_t page)
 int region_add(struct region_map *m, const struct region_info *info, int fd, uint64_t *ret_id)
 {
     struct region *r;
-    uint64_t page = 0;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); // or that of huge ones
     int rc = admit(m, info, true);
 
     if (rc < 0)

@@ -39,7 +39,7 @@ struct region_map *region_map_new(const struct region_file *gpu_memory, size_t n
 void region_map_free(struct region_map *m); // nobody uses a piece any more; NULL is allowed
 
 // fd: to be mapped, becomes the map's on success (it is closed: nobody else may use it then). 0;
-// -EINVAL (empty, overflow, beyond the file's end); -EEXIST (overlaps another); -E2BIG (too many,
+// -EINVAL (empty, overflow, beyond the file's end); -EEXIST (overlaps another); -ENOBUFS (too many,
 // or more than 8 TiB in all); -ENOTSUP (neither memfd, tmpfs or huge pages nor declared by the
 // operator); or -errno of mmap. *ret_id: never 0, not used again.
 int region_add(struct region_map *m, const struct region_info *r, int fd, uint64_t *ret_id);
