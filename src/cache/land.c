@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Less than this is not worth a request of its own, or a detour through pages: it goes the way of
-// its neighbours.
+// Less than this, if it is here, is not worth two requests around it.
 #define RUN_MIN ((uint32_t)256 << 10)
 // As in get.c. Of the two requests only the one that wins asks for room.
 #define HEDGE_MAX (1 * MIB)
@@ -193,35 +192,43 @@ static void start_read(struct piece *p)
 
 // --- which is which ---
 
-static bool is_free(struct landing *ld, const struct cache_extent *x, uint32_t at,
-                    struct cover_span *ret)
+// Up to where the bytes from at on are all absent and wanted by nobody else, or all not.
+static uint32_t stretch(struct landing *ld, const struct cache_extent *x, uint32_t at,
+                        bool *ret_free)
 {
-    *ret = extent_cover(&ld->shard->pool, x, at, ld->to);
-    return ret->what == COVER_ABSENT && !want_at(x, at);
+    bool first = true;
+
+    while (at < ld->to) {
+        struct cover_span span = extent_cover(&ld->shard->pool, x, at, ld->to);
+        bool is_free = span.what == COVER_ABSENT && !want_at(x, at);
+
+        if (!first && is_free != *ret_free)
+            break;
+        *ret_free = is_free;
+        first = false;
+        at = span.to;
+    }
+    return at;
 }
 
-// Whether the next piece comes directly, and how far it goes.
+// Whether the next piece comes directly, and how far it goes: up to the next stretch that is worth
+// being copied from pages.
 static bool cut_piece(struct landing *ld, uint32_t *ret_to)
 {
     const struct cache_extent *x = extent_find(&ld->shard->extents, ld->user->object, ld->number);
-    bool direct = ld->op.dest->direct;
     uint32_t at = ld->next, end = at;
-    struct cover_span span;
+    bool is_free = false;
 
     *ret_to = ld->to;
-    if (!direct || !x)
-        return direct;
-    direct = is_free(ld, x, at, &span);
-    while (at < ld->to) {
-        if (is_free(ld, x, at, &span) == direct)
-            end = span.to;
-        else if (span.to - end >= RUN_MIN)
+    if (!x || !ld->op.dest->direct)
+        return ld->op.dest->direct;
+    for (; at < ld->to; at = end) {
+        end = stretch(ld, x, at, &is_free);
+        if (!is_free && (end - at >= RUN_MIN || (at == ld->next && end == ld->to)))
             break;
-        at = span.to;
     }
-    if (at < ld->to)
-        *ret_to = end;
-    return direct;
+    *ret_to = at == ld->next ? end : at;
+    return at > ld->next;
 }
 
 static void start_piece(struct landing *ld, struct piece *p)
