@@ -131,6 +131,19 @@ static void on_data(struct fs_request *req, const struct iovec *iov, int n)
         buf_add(&r->bytes, iov[i].iov_base, iov[i].iov_len);
 }
 
+static void on_landed(struct fs_request *req, uint64_t len)
+{
+    answered(req, ANSWER_LANDED)->landed = len;
+}
+
+static void on_fetched(struct fs_request *req, int error, uint64_t size)
+{
+    struct host_request *r = answered(req, ANSWER_FETCHED);
+
+    r->error = error;
+    r->landed = size;
+}
+
 static void on_statfs(struct fs_request *req, uint64_t files)
 {
     answered(req, ANSWER_STATFS);
@@ -174,6 +187,8 @@ const struct fs_reply host_reply = {
     .attr = on_attr,
     .opened = on_opened,
     .data = on_data,
+    .landed = on_landed,
+    .fetched = on_fetched,
     .statfs = on_statfs,
     .ioctl = on_ioctl,
     .dirent = on_dirent,
@@ -238,6 +253,29 @@ struct host_request *host_read(uint64_t handle, uint64_t offset, uint32_t size)
     fs_ops()->read(world.fs, &r->fs, handle, offset, size);
     host_wait(r);
     world_run(); // the operation's way home
+    return r;
+}
+
+struct host_request *host_land(uint64_t handle, uint64_t offset, uint32_t size,
+                               struct cache_dest *dest)
+{
+    struct host_request *r = host_begin();
+
+    r->fs.dest = dest;
+    fs_ops()->read(world.fs, &r->fs, handle, offset, size);
+    host_wait(r);
+    world_run();
+    return r;
+}
+
+struct host_request *host_fetch(const char *key, struct cache_dest *dest)
+{
+    struct host_request *r = host_begin();
+
+    r->fs.dest = dest;
+    fs_ops()->fetch(world.fs, &r->fs, key, strlen(key));
+    host_wait(r);
+    world_run();
     return r;
 }
 

@@ -64,6 +64,8 @@ enum answer {
     ANSWER_ATTR,
     ANSWER_OPENED,
     ANSWER_DATA,
+    ANSWER_LANDED,
+    ANSWER_FETCHED,
     ANSWER_STATFS,
     ANSWER_IOCTL,
     ANSWER_DIRENTS,
@@ -86,6 +88,7 @@ struct host_request {
     uint64_t valid_ns;
     struct fs_opened opened;
     struct buf bytes; // data, ioctl, xattr
+    uint64_t landed;  // or the size that a fetch told
     struct host_name names[4096];
     unsigned n_names, room; // room: names taken
 };
@@ -97,6 +100,9 @@ struct host_request *host_begin(void); // one of a few, used in turn
 struct host_request *host_lookup(uint64_t parent, const char *name);
 struct host_request *host_open(uint64_t node);
 struct host_request *host_read(uint64_t handle, uint64_t offset, uint32_t size);
+struct host_request *host_land(uint64_t handle, uint64_t offset, uint32_t size,
+                               struct cache_dest *dest);
+struct host_request *host_fetch(const char *key, struct cache_dest *dest);
 void host_release(uint64_t handle);
 uint64_t host_opendir(uint64_t node);
 struct host_request *host_readdir(uint64_t handle, uint64_t offset, bool plus, unsigned room);
