@@ -407,6 +407,7 @@ static void run_land(struct op *op)
     struct cache_land *l = op->user;
     int error = op->cancelled ? -ECANCELED : check(l->object);
 
+    l->op.cache = NULL; // a cancel may come too late
     l->done(l, error ? error : put(l->dest, l->dest_at, l->offset, l->len));
 }
 
@@ -432,6 +433,7 @@ static void run_fetch(struct op *op)
     struct world_object *o = find(f->key, f->key_len);
     int error = op->cancelled ? -ECANCELED : world.load_error ? world.load_error : o ? 0 : -ENOENT;
 
+    f->op.cache = NULL;
     if (o && !error) {
         f->size = o->size;
         snprintf(f->etag, sizeof(f->etag), "%s", o->etag);
