@@ -97,12 +97,11 @@ static void op_read(struct fuse_request *r, const void *arg, size_t len)
 {
     const struct fuse_read_in *in = arg;
 
-    if (in->size > r->session->negotiated.max_read || in->offset > (uint64_t)INT64_MAX - in->size) {
+    if (in->size > r->session->negotiated.max_read || in->offset > (uint64_t)INT64_MAX - in->size ||
+        (r->fs.dest && in->size > r->fs.dest->len)) {
         fuse_reply_error(r, -EINVAL);
     } else if (!fuse_holds_handle(r->session, in->fh, false)) {
         fuse_reply_error(r, -EBADF);
-    } else if (r->fs.dest && in->size > r->fs.dest->len) {
-        fuse_reply_error(r, -EINVAL);
     } else if (!in->size) {
         fuse_reply_bytes(r, NULL, 0);
     } else {

@@ -114,10 +114,9 @@ struct session *session_new(struct vhost *v, const struct vhost_command *c, int 
 
 static void session_free(struct session *s)
 {
-    while (!list_empty(&s->waiting)) {
-        struct waiting_command *w = list_first(&s->waiting, struct waiting_command, link);
+    list_for_each_safe (it, &s->waiting) {
+        struct waiting_command *w = list_entry(it, struct waiting_command, link);
 
-        list_remove(&w->link);
         if (w->fd >= 0)
             close(w->fd);
         free(w);
@@ -171,10 +170,12 @@ static void carry_out(struct session *s, const struct vhost_command *c, int fd);
 static void next_command(struct session *s)
 {
     s->busy = false;
-    while (!s->busy && !list_empty(&s->waiting)) {
-        struct waiting_command *w = list_first(&s->waiting, struct waiting_command, link);
+    list_for_each_safe (it, &s->waiting) {
+        struct waiting_command *w = list_entry(it, struct waiting_command, link);
 
-        list_remove(&w->link);
+        if (s->busy)
+            break;
+        list_remove(it);
         carry_out(s, &w->command, w->fd);
         free(w);
     }
@@ -265,10 +266,16 @@ static void remove_region(struct session *s, const struct vhost_command *c)
     const struct region_info info = info_of(c);
     uint64_t id;
 
-    s->busy = true;
-    if (window_drop_fd(s, &info, on_window_removed))
+    switch (window_drop_fd(s, &info, on_window_removed)) {
+    case 0:
+        done(s, 0);
         return;
-    s->busy = false;
+    case -EINPROGRESS:
+        s->busy = true;
+        return;
+    default:
+        break; // a region like any other
+    }
     id = region_find(s->map, &info);
     if (!id) {
         session_bad(s, "no memory is shared at %#llx", (unsigned long long)info.addr);
@@ -364,30 +371,37 @@ static void remove_session(struct session *s)
     fence(s, on_session_fenced);
 }
 
-static void carry_out(struct session *s, const struct vhost_command *c, int fd)
+static bool makes_sense(const struct session *s, const struct vhost_command *c)
 {
     bool for_queue =
         c->kind == VHOST_QUEUE_START || c->kind == VHOST_QUEUE_CALL || c->kind == VHOST_QUEUE_STOP;
 
+    return c->kind == VHOST_SESSION_REMOVE || (s->map && (!for_queue || c->queue < VHOST_QUEUES));
+}
+
+static void carry_out(struct session *s, const struct vhost_command *c, int fd)
+{
     s->current = *c;
-    if (c->kind == VHOST_SESSION_REMOVE) {
-        remove_session(s);
-    } else if (!s->map || (for_queue && c->queue >= VHOST_QUEUES)) {
-        session_bad(s, "a command that makes no sense");
-    } else if (c->kind == VHOST_REGION_ADD) {
+    switch (makes_sense(s, c) ? c->kind : 0) {
+    case VHOST_REGION_ADD:
         add_region(s, c, fd);
         return;
-    } else if (c->kind == VHOST_REGION_REMOVE) {
-        remove_region(s, c);
-    } else if (c->kind == VHOST_QUEUE_START) {
+    case VHOST_QUEUE_START:
         start_queue(s, &s->queues[c->queue], c, fd);
         return;
-    } else if (c->kind == VHOST_QUEUE_CALL) {
+    case VHOST_QUEUE_CALL:
         set_call(s, &s->queues[c->queue], fd);
         return;
-    } else if (c->kind == VHOST_QUEUE_STOP) {
+    case VHOST_SESSION_REMOVE:
+        remove_session(s);
+        break;
+    case VHOST_REGION_REMOVE:
+        remove_region(s, c);
+        break;
+    case VHOST_QUEUE_STOP:
         stop_queue(s, &s->queues[c->queue]);
-    } else {
+        break;
+    default:
         session_bad(s, "a command that makes no sense");
     }
     if (fd >= 0)

@@ -190,10 +190,10 @@ void window_request(struct fuse_request *r, const struct os2g_region_in *in);
 void windows_resume(struct session *s); // those that the worker before had
 // The descriptor of a window has come; it becomes the window's. false: there is no such window.
 bool window_take_fd(struct session *s, const struct region_info *info, int fd);
-// The descriptor of a window goes, and the window with it if it is still there. Calls removed when
-// that is done. false: there is no such window.
-bool window_drop_fd(struct session *s, const struct region_info *info,
-                    void (*removed)(struct session *s));
+// The descriptor of a window goes, and the window with it if it is still there. 0; -EINPROGRESS:
+// removed is called when that is done; -ENOENT: there is no such window.
+int window_drop_fd(struct session *s, const struct region_info *info,
+                   void (*removed)(struct session *s));
 void windows_end(struct session *s); // after a fence
 bool windows_ended(const struct session *s);
 

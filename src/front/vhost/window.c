@@ -278,22 +278,21 @@ bool window_take_fd(struct session *s, const struct region_info *info, int fd)
     return true;
 }
 
-bool window_drop_fd(struct session *s, const struct region_info *info,
-                    void (*removed)(struct session *s))
+int window_drop_fd(struct session *s, const struct region_info *info,
+                   void (*removed)(struct session *s))
 {
     struct window *w = find(s, info->addr, info->size);
 
     if (!w || (w->in->op != OS2G_REGION_ADD_CUDA_FD && w->in->op != OS2G_REGION_REMOVE))
-        return false;
+        return -ENOENT;
     if (!w->memory && !w->closing) {
         set_op(w, 0);
-        removed(s);
-        return true;
+        return 0;
     }
     w->removed = removed;
     if (!w->closing)
         window_close(w);
-    return true;
+    return -EINPROGRESS;
 }
 
 // --- the session's life ---
