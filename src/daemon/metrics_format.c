@@ -71,6 +71,7 @@ static const struct metric {
     {"os2g_opens_total", "counter", "Files opened.", NULL, "fs.opens"},
     {"os2g_lookups_total", "counter", "Names looked up.", NULL, "fs.lookups"},
     {"os2g_reads_total", "counter", "Reads of files.", NULL, "fs.reads"},
+    {"os2g_fetches_total", "counter", "Objects fetched whole, by their keys.", NULL, "fs.fetches"},
     {"os2g_nodes", "gauge", "Files and directories that the kernel knows.", NULL, "fs.nodes"},
     {"os2g_metadata_bytes", "gauge", "Memory of names.", "of=\"nodes\"", "fs.node_bytes"},
     {"os2g_metadata_bytes", NULL, NULL, "of=\"snapshots\"", "fs.snapshot_bytes"},

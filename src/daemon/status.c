@@ -129,6 +129,7 @@ static json_t *cache_status(const struct cache *c)
     add(o, "read_bytes", s.read_bytes);
     add(o, "hit_bytes", s.hit_bytes);
     add(o, "demand_bytes", s.demand_bytes);
+    add(o, "direct_bytes", s.direct_bytes);
     add(o, "preread_bytes", s.preread_bytes);
     add(o, "preread_used_bytes", s.preread_used_bytes);
     add(o, "preread_wasted_bytes", s.preread_wasted_bytes);
@@ -153,6 +154,8 @@ static json_t *fs_status(const struct fs *fs)
     add(o, "lookups", s.lookups);
     add(o, "opens", s.opens);
     add(o, "reads", s.reads);
+    add(o, "fetches", s.fetches);
+    add(o, "fetch_bytes", s.fetch_bytes);
     add(o, "readdirs", s.readdirs);
     add(o, "hidden_keys", s.hidden_keys);
     add(o, "plan_entries", s.plan_entries);
