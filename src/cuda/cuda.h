@@ -100,192 +100,83 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "the driver's ABI");
 
 // call(name, symbol, parameters): the symbol is the version that the parameters fit; without
 // _ptsz, so that stream NULL is the legacy default stream.
-#define CUDA_CALLS(call)                                                                                                \
-    call(cuInit, cuInit, (unsigned flags)) call(                                                                        \
-        cuGetErrorName, cuGetErrorName,                                                                                 \
-        (CUresult error,                                                                                                \
-         const char **ret)) call(cuGetErrorString, cuGetErrorString,                                                    \
-                                 (CUresult error,                                                                       \
-                                  const char **ret)) call(cuDeviceGetCount, cuDeviceGetCount,                           \
-                                                          (int *ret)) call(cuDeviceGet,                                 \
-                                                                           cuDeviceGet,                                 \
-                                                                           (CUdevice * ret,                             \
-                                                                            int ordinal))                               \
-        call(cuDeviceGetName, cuDeviceGetName, (char *name, int len, CUdevice device)) call(                            \
-            cuDeviceGetUuid, cuDeviceGetUuid,                                                                           \
-            (CUuuid * ret,                                                                                              \
-             CUdevice                                                                                                   \
-                 device)) call(cuDeviceGetAttribute, cuDeviceGetAttribute,                                              \
-                               (int *ret, int attribute, CUdevice device))                                              \
-            call(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext * ret, CUdevice device)) call(          \
-                cuDevicePrimaryCtxRelease,                                                                              \
-                cuDevicePrimaryCtxRelease_v2,                                                                           \
-                (CUdevice device)) call(cuCtxGetCurrent, cuCtxGetCurrent, (CUcontext * ret))                            \
-                call(cuCtxSetCurrent, cuCtxSetCurrent, (CUcontext context)) call(                                       \
-                    cuCtxPushCurrent, cuCtxPushCurrent_v2,                                                              \
-                    (CUcontext context)) call(cuCtxPopCurrent, cuCtxPopCurrent_v2,                                      \
-                                              (CUcontext * ret))                                                        \
-                    call(cuCtxGetDevice, cuCtxGetDevice, (CUdevice * ret)) call(                                        \
-                        cuCtxGetStreamPriorityRange,                                                                    \
-                        cuCtxGetStreamPriorityRange,                                                                    \
-                        (int *least,                                                                                    \
-                         int *greatest)) call(cuMemAlloc, cuMemAlloc_v2,                                                \
-                                              (CUdeviceptr * ret, size_t size))                                         \
-                        call(cuMemFree, cuMemFree_v2, (CUdeviceptr p)) call(                                            \
-                            cuMemGetAddressRange,                                                                       \
-                            cuMemGetAddressRange_v2,                                                                    \
-                            (CUdeviceptr * ret_base, size_t * ret_size,                                                 \
-                             CUdeviceptr                                                                                \
-                                 p)) call(cuPointerGetAttribute, cuPointerGetAttribute,                                 \
-                                          (void *ret, int attribute, CUdeviceptr p))                                    \
-                            call(                                                                                       \
-                                cuMemcpyHtoDAsync,                                                                      \
-                                cuMemcpyHtoDAsync_v2,                                                                   \
-                                (CUdeviceptr to, const void *from, size_t len,                                          \
-                                 CUstream                                                                               \
-                                     stream)) call(cuMemcpyHtoD, cuMemcpyHtoD_v2,                                       \
-                                                   (CUdeviceptr to, const void *from, size_t len))                      \
-                                call(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t len)) call(     \
-                                    cuMemsetD8,                                                                         \
-                                    cuMemsetD8_v2,                                                                      \
-                                    (CUdeviceptr p, unsigned char value,                                                \
-                                     size_t len)) call(cuMemHostRegister, cuMemHostRegister_v2,                         \
-                                                       (void *p, size_t size, unsigned flags))                          \
-                                    call(cuMemHostUnregister, cuMemHostUnregister, (void *p)) call(                     \
-                                        cuMemHostGetDevicePointer,                                                      \
-                                        cuMemHostGetDevicePointer_v2,                                                   \
-                                        (CUdeviceptr * ret, void *p,                                                    \
-                                         unsigned                                                                       \
-                                             flags)) call(cuMemGetAllocationGranularity,                                \
-                                                          cuMemGetAllocationGranularity,                                \
-                                                          (size_t * ret, const CUmemAllocationProp *prop,               \
-                                                           int option))                                                 \
-                                        call(cuMemCreate, cuMemCreate,                                                  \
-                                             (CUmemGenericAllocationHandle * ret, size_t size,                          \
-                                              const CUmemAllocationProp                                                 \
-                                                  *prop,                                                                \
-                                              unsigned long long                                                        \
-                                                  flags)) call(cuMemRelease, cuMemRelease,                              \
-                                                               (                                                        \
-                                                                   CUmemGenericAllocationHandle                         \
-                                                                       handle))                                         \
-                                            call(                                                                       \
-                                                cuMemExportToShareableHandle,                                           \
-                                                cuMemExportToShareableHandle,                                           \
-                                                (void *ret, CUmemGenericAllocationHandle handle,                        \
-                                                 int type,                                                              \
-                                                 unsigned long long                                                     \
-                                                     flags)) call(cuMemImportFromShareableHandle,                       \
-                                                                  cuMemImportFromShareableHandle,                       \
-                                                                  (CUmemGenericAllocationHandle * ret, void *os_handle, \
-                                                                   int type))                                           \
-                                                call(                                                                   \
-                                                    cuMemAddressReserve,                                                \
-                                                    cuMemAddressReserve,                                                \
-                                                    (CUdeviceptr * ret, size_t size,                                    \
-                                                     size_t alignment,                                                  \
-                                                     CUdeviceptr                                                        \
-                                                         at,                                                            \
-                                                     unsigned long long                                                 \
-                                                         flags)) call(cuMemAddressFree,                                 \
-                                                                      cuMemAddressFree,                                 \
-                                                                      (CUdeviceptr p, size_t size))                     \
-                                                    call(                                                               \
-                                                        cuMemMap, cuMemMap,                                             \
-                                                        (CUdeviceptr p, size_t size,                                    \
-                                                         size_t offset,                                                 \
-                                                         CUmemGenericAllocationHandle                                   \
-                                                             handle,                                                    \
-                                                         unsigned long long                                             \
-                                                             flags)) call(cuMemUnmap, cuMemUnmap,                       \
-                                                                          (CUdeviceptr p, size_t size))                 \
-                                                        call(                                                           \
-                                                            cuMemSetAccess,                                             \
-                                                            cuMemSetAccess,                                             \
-                                                            (CUdeviceptr p, size_t size,                                \
-                                                             const CUmemAccessDesc                                      \
-                                                                 *desc,                                                 \
-                                                             size_t                                                     \
-                                                                 n)) call(cuIpcGetMemHandle,                            \
-                                                                          cuIpcGetMemHandle,                            \
-                                                                          (CUipcMemHandle * ret,                        \
-                                                                           CUdeviceptr                                  \
-                                                                               p))                                      \
-                                                            call(                                                       \
-                                                                cuIpcOpenMemHandle,                                     \
-                                                                cuIpcOpenMemHandle_v2,                                  \
-                                                                (CUdeviceptr * ret,                                     \
-                                                                 CUipcMemHandle                                         \
-                                                                     handle,                                            \
-                                                                 unsigned                                               \
-                                                                     flags)) call(cuIpcCloseMemHandle,                  \
-                                                                                  cuIpcCloseMemHandle,                  \
-                                                                                  (CUdeviceptr p))                      \
-                                                                call(                                                   \
-                                                                    cuStreamCreate,                                     \
-                                                                    cuStreamCreate,                                     \
-                                                                    (CUstream * ret,                                    \
-                                                                     unsigned                                           \
-                                                                         flags)) call(cuStreamCreateWithPriority,       \
-                                                                                      cuStreamCreateWithPriority,       \
-                                                                                      (CUstream * ret, unsigned flags,  \
-                                                                                       int priority))                   \
-                                                                    call(cuStreamGetPriority,                           \
-                                                                         cuStreamGetPriority,                           \
-                                                                         (CUstream stream,                              \
-                                                                          int *ret)) call(cuStreamDestroy,              \
-                                                                                          cuStreamDestroy_v2,           \
-                                                                                          (CUstream                     \
-                                                                                               stream))                 \
-                                                                        call(                                           \
-                                                                            cuStreamQuery,                              \
-                                                                            cuStreamQuery,                              \
-                                                                            (CUstream                                   \
-                                                                                 stream)) call(cuStreamSynchronize,     \
-                                                                                               cuStreamSynchronize,     \
-                                                                                               (                        \
-                                                                                                   CUstream             \
-                                                                                                       stream))         \
-                                                                            call(cuLaunchHostFunc,                      \
-                                                                                 cuLaunchHostFunc,                      \
-                                                                                 (CUstream stream,                      \
-                                                                                  CUhostFn fn,                          \
-                                                                                  void *arg))                           \
-                                                                                call(                                   \
-                                                                                    cuEventCreate,                      \
-                                                                                    cuEventCreate,                      \
-                                                                                    (CUevent *                          \
-                                                                                         ret,                           \
-                                                                                     unsigned                           \
-                                                                                         flags))                        \
-                                                                                    call(                               \
-                                                                                        cuEventDestroy,                 \
-                                                                                        cuEventDestroy_v2,              \
-                                                                                        (CUevent                        \
-                                                                                             event))                    \
-                                                                                        call(                           \
-                                                                                            cuEventRecord,              \
-                                                                                            cuEventRecord,              \
-                                                                                            (CUevent                    \
-                                                                                                 event,                 \
-                                                                                             CUstream                   \
-                                                                                                 stream))               \
-                                                                                            call(                       \
-                                                                                                cuEventQuery,           \
-                                                                                                cuEventQuery,           \
-                                                                                                (CUevent                \
-                                                                                                     event))            \
-                                                                                                call(                   \
-                                                                                                    cuEventSynchronize, \
-                                                                                                    cuEventSynchronize, \
-                                                                                                    (CUevent            \
-                                                                                                         event))
+// clang-format off
+#define CUDA_CALLS(call) \
+    call(cuInit, cuInit, (unsigned flags)) \
+    call(cuGetErrorName, cuGetErrorName, (CUresult error, const char **ret)) \
+    call(cuGetErrorString, cuGetErrorString, (CUresult error, const char **ret)) \
+    call(cuDeviceGetCount, cuDeviceGetCount, (int *ret)) \
+    call(cuDeviceGet, cuDeviceGet, (CUdevice *ret, int ordinal)) \
+    call(cuDeviceGetName, cuDeviceGetName, (char *name, int len, CUdevice device)) \
+    call(cuDeviceGetUuid, cuDeviceGetUuid, (CUuuid *ret, CUdevice device)) \
+    call(cuDeviceGetAttribute, cuDeviceGetAttribute, (int *ret, int attribute, CUdevice device)) \
+    call(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext *ret, CUdevice device)) \
+    call(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device)) \
+    call(cuCtxGetCurrent, cuCtxGetCurrent, (CUcontext *ret)) \
+    call(cuCtxSetCurrent, cuCtxSetCurrent, (CUcontext context)) \
+    call(cuCtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext context)) \
+    call(cuCtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext *ret)) \
+    call(cuCtxGetDevice, cuCtxGetDevice, (CUdevice *ret)) \
+    call(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, (int *least, int *greatest)) \
+    call(cuMemAlloc, cuMemAlloc_v2, (CUdeviceptr *ret, size_t size)) \
+    call(cuMemFree, cuMemFree_v2, (CUdeviceptr p)) \
+    call(cuMemGetAddressRange, cuMemGetAddressRange_v2, \
+         (CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr p)) \
+    call(cuPointerGetAttribute, cuPointerGetAttribute, (void *ret, int attribute, CUdeviceptr p)) \
+    call(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, \
+         (CUdeviceptr to, const void *from, size_t len, CUstream stream)) \
+    call(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t len)) \
+    call(cuMemsetD8Async, cuMemsetD8Async, \
+         (CUdeviceptr p, unsigned char value, size_t len, CUstream stream)) \
+    call(cuMemHostRegister, cuMemHostRegister_v2, (void *p, size_t size, unsigned flags)) \
+    call(cuMemHostUnregister, cuMemHostUnregister, (void *p)) \
+    call(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, \
+         (CUdeviceptr *ret, void *p, unsigned flags)) \
+    call(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, \
+         (size_t *ret, const CUmemAllocationProp *prop, int option)) \
+    call(cuMemCreate, cuMemCreate, \
+         (CUmemGenericAllocationHandle *ret, size_t size, const CUmemAllocationProp *prop, \
+          unsigned long long flags)) \
+    call(cuMemRelease, cuMemRelease, (CUmemGenericAllocationHandle handle)) \
+    call(cuMemExportToShareableHandle, cuMemExportToShareableHandle, \
+         (void *ret, CUmemGenericAllocationHandle handle, int type, unsigned long long flags)) \
+    call(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, \
+         (CUmemGenericAllocationHandle *ret, void *os_handle, int type)) \
+    call(cuMemAddressReserve, cuMemAddressReserve, \
+         (CUdeviceptr *ret, size_t size, size_t alignment, CUdeviceptr at, \
+          unsigned long long flags)) \
+    call(cuMemAddressFree, cuMemAddressFree, (CUdeviceptr p, size_t size)) \
+    call(cuMemMap, cuMemMap, \
+         (CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocationHandle handle, \
+          unsigned long long flags)) \
+    call(cuMemUnmap, cuMemUnmap, (CUdeviceptr p, size_t size)) \
+    call(cuMemSetAccess, cuMemSetAccess, \
+         (CUdeviceptr p, size_t size, const CUmemAccessDesc *desc, size_t n)) \
+    call(cuIpcGetMemHandle, cuIpcGetMemHandle, (CUipcMemHandle *ret, CUdeviceptr p)) \
+    call(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, \
+         (CUdeviceptr *ret, CUipcMemHandle handle, unsigned flags)) \
+    call(cuIpcCloseMemHandle, cuIpcCloseMemHandle, (CUdeviceptr p)) \
+    call(cuStreamCreate, cuStreamCreate, (CUstream *ret, unsigned flags)) \
+    call(cuStreamCreateWithPriority, cuStreamCreateWithPriority, \
+         (CUstream *ret, unsigned flags, int priority)) \
+    call(cuStreamGetPriority, cuStreamGetPriority, (CUstream stream, int *ret)) \
+    call(cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, int *ret)) \
+    call(cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream)) \
+    call(cuStreamQuery, cuStreamQuery, (CUstream stream)) \
+    call(cuStreamSynchronize, cuStreamSynchronize, (CUstream stream)) \
+    call(cuLaunchHostFunc, cuLaunchHostFunc, (CUstream stream, CUhostFn fn, void *arg)) \
+    call(cuEventCreate, cuEventCreate, (CUevent *ret, unsigned flags)) \
+    call(cuEventDestroy, cuEventDestroy_v2, (CUevent event)) \
+    call(cuEventRecord, cuEventRecord, (CUevent event, CUstream stream)) \
+    call(cuEventQuery, cuEventQuery, (CUevent event)) \
+    call(cuEventSynchronize, cuEventSynchronize, (CUevent event))
 
 // Of newer drivers; NULL where they are not there.
-#define CUDA_OPTIONAL_CALLS(call)                                                                  \
-    call(cuDeviceGetUuidOfPart, cuDeviceGetUuid_v2, (CUuuid * ret, CUdevice device))               \
-        call(cuStreamWaitValue32, cuStreamWaitValue32_v2,                                          \
-             (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))
+#define CUDA_OPTIONAL_CALLS(call) \
+    call(cuDeviceGetUuidOfPart, cuDeviceGetUuid_v2, (CUuuid *ret, CUdevice device)) \
+    call(cuStreamWaitValue32, cuStreamWaitValue32_v2, \
+         (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))
+// clang-format on
 
 struct cuda_driver {
 #define CUDA_MEMBER(name, symbol, parameters) CUresult(*name) parameters;

@@ -2,6 +2,8 @@
 // Buffers, and how a destination is found among them.
 #include "host/buffer.h"
 
+#include "host/cuda_client.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,7 +262,7 @@ int os2g_buffer_alloc(struct os2g *c, struct os2g_buffer **ret, size_t size,
     case OS2G_MEMORY_BAR:
         return alloc_bar(c, ret, size);
     case OS2G_MEMORY_CUDA:
-        return client_fail(-EOPNOTSUPP, "this library has been built without CUDA");
+        return cuda_buffer_alloc(c, ret, size, device);
     }
     return client_fail(-EINVAL, "a kind of memory that is not known");
 }

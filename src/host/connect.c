@@ -2,6 +2,7 @@
 // Connections made and ended, and what each call does first.
 #include "base/clock.h"
 #include "host/buffer.h"
+#include "host/cuda_client.h"
 #include "host/private_daemon.h"
 #include "host/staging.h"
 #include "host/where.h"
@@ -169,12 +170,14 @@ void os2g_close(struct os2g *c)
     if (!c)
         return;
     if (c->transport && c->forks == fork_count()) {
+        client_cuda_end(c->locked.cuda);
         // what timed out and is under way still ends here
         if (c->locked.bounce)
             staging_cut(c->locked.bounce);
         while (transport_poll(c->transport))
             ;
     }
+    client_cuda_free(c->locked.cuda);
     staging_free(c->locked.bounce);
     transport_free(c->transport);
     private_daemon_free(c->started);

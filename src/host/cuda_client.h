@@ -12,10 +12,11 @@
 #include "cuda/cuda.h"
 #include "host/buffer.h"
 
-// As os2g_buffer_alloc and os2g_buffer_register_cuda, after client_enter.
+// As os2g_buffer_alloc, after client_enter.
 int cuda_buffer_alloc(struct os2g *c, struct os2g_buffer **ret, size_t size, int device);
-int cuda_buffer_register(struct os2g *c, struct os2g_buffer **ret, void *device_ptr, size_t size);
 
-// For os2g_close: every buffer has been freed. Waits for reads in the order of a stream, which
-// have to get there by themselves. NULL is allowed.
+// For os2g_close, when every buffer has been freed; NULL is allowed. The first waits for reads in
+// the order of a stream (which has to get there by itself); what is under way must have ended
+// before the second.
+void client_cuda_end(struct client_cuda *cuda);
 void client_cuda_free(struct client_cuda *cuda);

@@ -173,6 +173,8 @@ static void on_piece(struct transport_request *r, int error, uint32_t out_got, u
         error = fetched(p, error, out_got, data_got);
     if (!error && p->chunk.staging && data_got)
         error = copy_out(io, p, data_got);
+    if (!error && io->to.buffer && io->to.buffer->memory == OS2G_MEMORY_CUDA)
+        atomic_fetch_add(&c->cuda_bytes, data_got);
     lock(c);
     if (io->kind == OS2G_IO_READ)
         note_locked(io, p, error ? 0 : data_got, error);

@@ -17,7 +17,7 @@ struct CUevent_st {
 
 struct operation {
     struct list link;
-    enum { COPY, RECORD, CALL, WAIT } kind;
+    enum { COPY, FILL, RECORD, CALL, WAIT } kind;
     void *to;
     const void *from;
     size_t len;
@@ -62,11 +62,6 @@ static void event_drop(CUevent e)
 {
     if (--e->refs == 0)
         free(e);
-}
-
-static bool all_equal(const uint8_t *p, size_t len, uint8_t value)
-{
-    return len == 0 || (p[0] == value && !memcmp(p, p + 1, len - 1));
 }
 
 static void run_copy(struct operation *o)
@@ -115,6 +110,9 @@ static void run(struct operation *o)
     switch (o->kind) {
     case COPY:
         run_copy(o);
+        break;
+    case FILL:
+        memset(o->to, (int)o->value, o->len);
         break;
     case RECORD:
         o->event->done = MAX(o->event->done, o->number);
@@ -256,6 +254,16 @@ CUresult cuStreamGetPriority(CUstream stream, int *ret)
     return double_leave(CUDA_SUCCESS);
 }
 
+CUresult cuStreamIsCapturing(CUstream stream, int *ret)
+{
+    CUresult r = enter_stream("cuStreamIsCapturing", &stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    *ret = 0; // there are no graphs
+    return double_leave(CUDA_SUCCESS);
+}
+
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
     CUresult r = enter_stream("cuStreamDestroy", &stream);
@@ -357,19 +365,6 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t len, CUst
     return double_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t len)
-{
-    struct CUctx_st *c;
-    CUresult r = double_enter("cuMemcpyHtoD", &c);
-    struct memory *m;
-    uint8_t *at;
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    at = bytes_at(to, len, &m);
-    return double_leave(at ? stream_run(c, at, from, len, m) : CUDA_ERROR_INVALID_VALUE);
-}
-
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t len)
 {
     struct CUctx_st *c;
@@ -383,25 +378,21 @@ CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t len)
     return double_leave(at ? stream_run(c, to, at, len, m) : CUDA_ERROR_INVALID_VALUE);
 }
 
-CUresult cuMemsetD8_v2(CUdeviceptr p, unsigned char value, size_t len)
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t len, CUstream stream)
 {
-    struct CUctx_st *c;
-    CUresult r = double_enter("cuMemsetD8", &c);
+    CUresult r = enter_stream("cuMemsetD8Async", &stream);
     struct memory *m;
-    uint8_t *at, *from;
+    uint8_t *at;
 
     if (r != CUDA_SUCCESS)
         return r;
     at = bytes_at(p, len, &m);
     if (!at)
         return double_leave(CUDA_ERROR_INVALID_VALUE);
-    if (all_equal(at, len, value)) // fresh pages stay untouched
-        return double_leave(CUDA_SUCCESS);
-    from = xmalloc(len);
-    memset(from, value, len);
-    r = stream_run(c, at, from, len, m);
-    free(from);
-    return double_leave(r);
+    m->in_flight++;
+    push(stream,
+         (struct operation){.kind = FILL, .to = at, .value = value, .len = len, .memory = m});
+    return double_leave(CUDA_SUCCESS);
 }
 
 // --- events ---

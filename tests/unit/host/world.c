@@ -14,6 +14,8 @@ static void on_event(void *arg, enum os2g_event event, const char *text)
         w->lost++;
     else if (event == OS2G_EVENT_RECONNECTED)
         w->reconnected++;
+    else if (event == OS2G_EVENT_FALLBACK)
+        w->fallbacks++;
 }
 
 struct os2g *world_connect(struct world *w, unsigned depth, unsigned timeout_ms)

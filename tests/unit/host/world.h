@@ -13,7 +13,7 @@ struct world {
     struct os2g *c;
     struct os2g_buffer *buffer; // 64 MiB
     uint8_t *memory;            // of buffer
-    _Atomic unsigned lost, reconnected;
+    _Atomic unsigned lost, reconnected, fallbacks;
 };
 
 int world_setup(void **state); // time-outs of 5 s
