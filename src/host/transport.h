@@ -86,9 +86,9 @@ void transport_free(struct transport *t);
 
 // --- requests; any thread ---
 
-// Submits; waits for a free slot, up to the time-out: -ETIMEDOUT, or, when nonblock, -EAGAIN; then
-// done is not called. Anything else that goes wrong is reported by done, which is never called
-// inside. While there is no session requests wait for the next.
+// Submits; waits for a free slot, up to the time-out: -ETIMEDOUT or -ENOTCONN, or, when nonblock,
+// -EAGAIN; then done is not called. Anything else that goes wrong is reported by done, which is
+// never called inside. While there is no session requests wait for the next.
 int transport_submit(struct transport *t, struct transport_request *r, bool nonblock);
 // Ends r, which was not submitted, as if the device had: whoever collects next calls
 // done(r, r->error, r->out_got, r->data_got).
@@ -102,8 +102,8 @@ void transport_cancel(struct transport *t, struct transport_request *r);
 // Gives n references to a node back (of the present session). Never waits.
 void transport_forget(struct transport *t, unsigned generation, uint64_t nodeid, uint64_t n);
 // Collects completions until *flag is set (by a done, with transport_flag), or the time is over:
-// -ETIMEDOUT. deadline_ns: CLOCK_MONOTONIC, UINT64_MAX: none. Any number of threads at once: one
-// collects, the others sleep and one of them takes over.
+// -ETIMEDOUT, or -ENOTCONN if there is no session then. deadline_ns: CLOCK_MONOTONIC, UINT64_MAX:
+// none. Any number of threads at once: one collects, the others sleep and one of them takes over.
 int transport_wait(struct transport *t, const _Atomic uint32_t *flag, uint64_t deadline_ns);
 void transport_flag(struct transport *t, _Atomic uint32_t *flag); // sets it and wakes its waiter
 // Collects what is there and returns at once; how many.

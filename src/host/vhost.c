@@ -428,6 +428,7 @@ void vhost_lost_locked(struct vhost *v, const char *why)
         return;
     // whatever the reason, the device is to let go of our memory
     shutdown(v->locked.session->socket, SHUT_RDWR);
+    vhost_unwatch_socket_locked(v);
     v->locked.state = VHOST_DOWN;
     if (++v->locked.generation == 0)
         v->locked.generation = 1;

@@ -29,7 +29,7 @@
 #define BACKOFF_MIN_NS (20 * NS_PER_MS)
 #define BACKOFF_MAX_NS (500 * NS_PER_MS)
 
-enum vhost_state { VHOST_UP, VHOST_DOWN, VHOST_GONE };
+enum vhost_state { VHOST_GONE, VHOST_DOWN, VHOST_UP };
 
 enum vhost_place { // values of transport_request.slot besides a slot's number
     PLACE_UNSENT = -1,
@@ -143,9 +143,10 @@ void vhost_flag(struct transport *t, _Atomic uint32_t *flag);
 unsigned vhost_poll(struct transport *t);
 int vhost_event_fd(struct transport *t);
 void vhost_event_fd_close(struct vhost *v);
-int vhost_watch_socket_locked(struct vhost *v); // of a new session; 0 or -errno
-void vhost_timer_locked(struct vhost *v);       // retry_ns has changed
-void vhost_wake_locked(struct vhost *v);        // somebody, to collect
+int vhost_watch_socket_locked(struct vhost *v);    // of a new session; 0 or -errno
+void vhost_unwatch_socket_locked(struct vhost *v); // of one that has ended
+void vhost_timer_locked(struct vhost *v);          // retry_ns has changed
+void vhost_wake_locked(struct vhost *v);           // somebody, to collect
 void vhost_wake_room_locked(struct vhost *v);
 
 // --- vhost_connect.c ---

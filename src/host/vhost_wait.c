@@ -146,7 +146,7 @@ static int wait_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns)
     list_push_back(&v->locked.waiters, &w->link);
     while (!is_ready_locked(v, w)) {
         if (clock_monotonic_ns() >= deadline_ns) {
-            rc = -ETIMEDOUT;
+            rc = v->locked.state == VHOST_UP ? -ETIMEDOUT : -ENOTCONN;
             break;
         }
         if (v->locked.leader)
@@ -279,6 +279,12 @@ int vhost_watch_socket_locked(struct vhost *v)
         return 0;
     return epoll_ctl(v->locked.epoll_fd, EPOLL_CTL_ADD, v->locked.session->socket, &e) < 0 ? -errno
                                                                                            : 0;
+}
+
+void vhost_unwatch_socket_locked(struct vhost *v)
+{
+    if (v->locked.epoll_fd >= 0)
+        epoll_ctl(v->locked.epoll_fd, EPOLL_CTL_DEL, v->locked.session->socket, NULL);
 }
 
 static int event_fd_make_locked(struct vhost *v)
