@@ -4,44 +4,79 @@
 #include "base/text.h"
 
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ALGORITHM    "AWS4-HMAC-SHA256"
 #define SHA256_BYTES 32
+#define SHA256_BLOCK 64
 
-// Looking an algorithm up costs OpenSSL 3 more than hashing a request with it: done once.
+// For OpenSSL 3 looking the algorithm up, and making and freeing contexts, cost more than hashing a
+// request: the one is done once, the other once for each thread.
 static EVP_MD *sha256_md;
+static pthread_key_t sha256_key;
 static pthread_once_t sha256_once = PTHREAD_ONCE_INIT;
+
+static void free_context(void *ctx)
+{
+    EVP_MD_CTX_free(ctx);
+}
 
 static void fetch_sha256(void)
 {
     sha256_md = EVP_MD_fetch(NULL, "SHA256", NULL);
-    if (!sha256_md)
-        abort(); // an OpenSSL without SHA-256 can do no TLS either
+    // an OpenSSL without SHA-256 can do no TLS either
+    if (!sha256_md || pthread_key_create(&sha256_key, free_context) != 0)
+        abort();
 }
 
-static void sha256(const void *data, size_t len, uint8_t out[static SHA256_BYTES])
+static EVP_MD_CTX *context(void)
 {
-    int ok;
+    EVP_MD_CTX *ctx;
 
     pthread_once(&sha256_once, fetch_sha256);
-    ok = EVP_Digest(data, len, out, NULL, sha256_md, NULL);
-    assert(ok);
-    (void)ok;
+    ctx = pthread_getspecific(sha256_key);
+    if (!ctx) {
+        ctx = EVP_MD_CTX_new();
+        if (!ctx || pthread_setspecific(sha256_key, ctx) != 0)
+            abort();
+    }
+    return ctx;
 }
 
+// Of a block (may be NULL) and what follows it.
+static void sha256(const uint8_t *block, const void *data, size_t len,
+                   uint8_t out[static SHA256_BYTES])
+{
+    EVP_MD_CTX *ctx = context();
+    int ok = EVP_DigestInit_ex2(ctx, sha256_md, NULL);
+
+    if (block)
+        ok &= EVP_DigestUpdate(ctx, block, SHA256_BLOCK);
+    ok &= EVP_DigestUpdate(ctx, data, len) & EVP_DigestFinal_ex(ctx, out, NULL);
+    if (ok != 1)
+        abort();
+}
+
+// RFC 2104.
 static void hmac_sha256(const void *key, size_t key_len, const void *data, size_t len,
                         uint8_t out[static SHA256_BYTES])
 {
-    unsigned char *ok;
+    uint8_t inner[SHA256_BLOCK] = {0}, outer[SHA256_BLOCK];
 
-    pthread_once(&sha256_once, fetch_sha256);
-    ok = HMAC(sha256_md, key, (int)key_len, data, len, out, NULL);
-    assert(ok);
-    (void)ok;
+    if (key_len > SHA256_BLOCK)
+        sha256(NULL, key, key_len, inner);
+    else
+        memcpy(inner, key, key_len);
+    for (size_t i = 0; i < SHA256_BLOCK; i++) {
+        outer[i] = inner[i] ^ 0x5c;
+        inner[i] ^= 0x36;
+    }
+    sha256(inner, data, len, out);
+    sha256(outer, out, SHA256_BYTES, out);
+    OPENSSL_cleanse(inner, sizeof(inner));
+    OPENSSL_cleanse(outer, sizeof(outer));
 }
 
 void sigv4_key_derive(struct sigv4_key *k, const char *secret, const char *date, const char *region,
@@ -75,7 +110,12 @@ void sigv4_signed_headers(const struct sigv4_request *r, struct buf *out)
 
 void sigv4_scope(const struct sigv4_key *k, struct buf *out)
 {
-    buf_printf(out, "%s/%s/%s/aws4_request", k->date, k->region, k->service);
+    buf_add_str(out, k->date);
+    buf_add(out, "/", 1);
+    buf_add_str(out, k->region);
+    buf_add(out, "/", 1);
+    buf_add_str(out, k->service);
+    buf_add_str(out, "/aws4_request");
 }
 
 // White space at the ends goes, runs of it inside become one space.
@@ -125,8 +165,9 @@ void sigv4_signature(const struct sigv4_key *k, const struct sigv4_request *r,
     uint8_t hash[SHA256_BYTES];
     char hash_hex[2 * SHA256_BYTES + 1];
 
+    buf_reserve(&text, 1024); // nearly always enough
     canonical_request(r, &text);
-    sha256(text.data, text.len, hash);
+    sha256(NULL, text.data, text.len, hash);
     text_hex(hash, sizeof(hash), hash_hex);
 
     buf_reset(&text);
@@ -147,7 +188,9 @@ void sigv4_authorization(const struct sigv4_key *k, const char *access_key,
     char signature[2 * SHA256_BYTES + 1];
 
     sigv4_signature(k, r, signature);
-    buf_printf(out, ALGORITHM " Credential=%s/", access_key);
+    buf_add_str(out, ALGORITHM " Credential=");
+    buf_add_str(out, access_key);
+    buf_add(out, "/", 1);
     sigv4_scope(k, out);
     buf_add_str(out, ",SignedHeaders=");
     sigv4_signed_headers(r, out);
