@@ -248,8 +248,7 @@ static const struct cli_option options[] = {
     {"options", 'o', "OPTIONS", "of that export, as in /etc/fstab, separated by commas", set_words},
     {"until-idle", 0, "TIME", "end it so long after the last host has gone (5s)", set_until_idle,
      true},
-    {"ready-fd", 0, "N", "where a line says that it is ready, or what is wrong (default 1)",
-     set_ready_fd},
+    {"ready-fd", 0, "N", "where a line says ready, or what is wrong (default 1)", set_ready_fd},
     {"version", 'V', NULL, "print the version", set_version},
     {NULL},
 };

@@ -8,8 +8,8 @@
 #include <jansson.h>
 #include <sys/types.h>
 
-// The socket for a file or directory anywhere in a mount of ours (any user's), or for the vhost-user
-// socket of an export without a mount. -ENOENT and a sentence when it is neither.
+// The socket for a file or directory anywhere in a mount of ours (any user's), or for the
+// vhost-user socket of an export without a mount. -ENOENT and a sentence when it is neither.
 int control_find(const char *path, char **ret_socket, char **ret_error);
 
 // request: "status". *ret is a new object (json_decref). -ENOENT or -ECONNREFUSED: no daemon;

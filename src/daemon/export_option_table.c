@@ -75,19 +75,16 @@ const struct export_option export_option_table[] = {
     {"direct-io", NULL, "bypass the kernel's page cache", EXPORT_GROUP_MEMORY, SWITCH,
      AT(direct_io)},
 
-    {"socket", "PATH",
-     "where virtual machines and libos2g connect, or none (default: a path of its "
-     "own)",
+    {"socket", "PATH", "where they connect, or none (default: where libos2g looks)",
      EXPORT_GROUP_SOCKET, SOCKET, AT(socket)},
     {"socket-mode", "MODE", "permissions of the socket (default 0600, with a group 0660)",
      EXPORT_GROUP_SOCKET, MODE, AT(socket_mode)},
     {"socket-group", "GROUP", "group of the socket", EXPORT_GROUP_SOCKET, GROUP, AT(socket_group)},
-    {"socket-allow", "USER[,USER]",
-     "who may connect (default: root, who mounts, and with a group all that the mode lets in)",
+    {"socket-allow", "USER[,USER]", "who may connect (default: root, who mounts, the group)",
      EXPORT_GROUP_SOCKET, USERS, AT(socket_allow)},
     {"socket-tag", "TAG", "the tag that the device itself tells (QEMU has its own)",
      EXPORT_GROUP_SOCKET, TEXT, AT(socket_tag)},
-    {"gpu-memory", "FILE[,FILE]", "memory of a virtual machine that is a GPU's, by its file",
+    {"gpu-memory", "FILE[,FILE]", "files of a machine's memory that are a GPU's",
      EXPORT_GROUP_SOCKET, GPU_FILES, AT(gpu_memory)},
 
     {"log-level", "LEVEL", "error, warning, info or debug; also info,s3=debug", EXPORT_GROUP_LOG,

@@ -115,7 +115,8 @@ int link_io_reply(struct vhost_link *l, const void *payload, uint32_t size)
     struct link_io *io = &l->io;
 
     memcpy(io->out, &header, sizeof(header));
-    memcpy(io->out + sizeof(header), payload, size);
+    if (size)
+        memcpy(io->out + sizeof(header), payload, size);
     io->out_len = sizeof(header) + size;
     io->out_sent = 0;
     return link_io_flush(l);
