@@ -123,7 +123,7 @@ static int run(int argc, char **argv)
             error = xstrdup("name one object: s3://BUCKET/KEY");
         }
         if (rc == 0)
-            rc = session_open(&session, &export, &error);
+            rc = session_open_shared(&session, &export, key, &error);
         if (rc < 0) {
             rc = session_fail(&cat_command, error, rc);
         } else {

@@ -410,7 +410,7 @@ static int copy_from(struct cp *cp, struct export_options *o, const char *from, 
         error = xstrdup("this is a directory: add --recursive, or name one object");
     }
     if (rc == 0)
-        rc = session_open(&session, o, &error);
+        rc = session_open_shared(&session, o, key, &error);
     if (rc < 0) {
         session_fail(&cp_command, error, rc);
     } else {

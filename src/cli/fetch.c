@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/fetch.h"
 
+#include "cli/daemon_fetch.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,6 +220,8 @@ int fetch_run(struct session *s, const struct fetch_config *c, struct fetch_obje
     struct fetch f = {.session = s, .config = c, .objects = objects, .n_objects = n};
     int rc;
 
+    if (s->daemon)
+        return daemon_fetch_run(s, c, objects, n);
     f.parts = xcalloc(c->parallel, sizeof(*f.parts));
     for (unsigned i = 0; i < c->parallel; i++)
         f.parts[i].fetch = &f;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/daemon_fetch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +89,14 @@ int session_open(struct session *s, struct export_options *o, char **ret_error)
     return opening.rc;
 }
 
+int session_open_shared(struct session *s, struct export_options *o, const char *key,
+                        char **ret_error)
+{
+    int rc = daemon_open(s, o, key, ret_error);
+
+    return rc < 0 ? rc : rc ? 0 : session_open(s, o, ret_error);
+}
+
 static void close_on_loop(void *arg)
 {
     struct session *s = arg;
@@ -99,6 +108,7 @@ static void close_on_loop(void *arg)
 
 void session_close(struct session *s)
 {
+    daemon_close(s);
     if (!s->loop)
         return;
     session_call(s, close_on_loop, s);
@@ -164,6 +174,8 @@ int session_head(struct session *s, const char *key,
     };
     int rc;
 
+    if (s->daemon)
+        return daemon_head(s, key, fn, arg, text);
     session_wait_init(&x.wait);
     session_call(s, head_on_loop, &x);
     rc = session_wait_for(&x.wait);
@@ -218,6 +230,8 @@ int session_list(struct session *s, const char *prefix, char delimiter,
     };
     int rc;
 
+    if (s->daemon)
+        return daemon_list(s, prefix, fn, arg, text);
     session_wait_init(&x.wait);
     session_call(s, list_on_loop, &x);
     rc = session_wait_for(&x.wait);

@@ -9,7 +9,10 @@
 
 #include <semaphore.h>
 
+struct os2g;
+
 struct session {
+    struct os2g *daemon; // asked instead of the store, then all below is NULL
     struct loop *loop;
     struct credentials_provider *provider;
     struct s3_bucket *bucket;
@@ -27,6 +30,10 @@ int session_source(struct export_options *o, const char *source, char **ret_key,
 // Completes the settings of o from the environment and the profile. 0, or -errno with a sentence in
 // *ret_error and nothing left open. o must outlive the session.
 int session_open(struct session *s, struct export_options *o, char **ret_error);
+// The same for key alone, or what is below it: by way of the daemon that OS2G_SOCKET names, if any.
+// For session_head, session_list without a delimiter, and fetch_run.
+int session_open_shared(struct session *s, struct export_options *o, const char *key,
+                        char **ret_error);
 void session_close(struct session *s); // all operations have ended; also after a failed open
 
 // One wait of the main thread for something on the loop.

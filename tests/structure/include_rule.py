@@ -38,7 +38,11 @@ LAYERS = {
     "s3d": ["base", "loop", "net/http_head.h", "s3/sigv4.h"],
 }
 
+# Who may use libos2g's public header.
+PUBLIC = ["host", "cli"]
+
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+INCLUDE_PUBLIC = re.compile(r"^\s*#\s*include\s+<os2g/", re.M)
 
 
 def layer_of(path):
@@ -56,7 +60,10 @@ def violations():
         if layer is None:
             yield f"src/{relative}: its directory has no row in LAYERS"
             continue
-        for included in INCLUDE.findall(file.read_text(encoding="utf-8")):
+        text = file.read_text(encoding="utf-8")
+        if INCLUDE_PUBLIC.search(text) and layer not in PUBLIC:
+            yield f"src/{relative}: includes libos2g's header, but {layer}/ may not use it"
+        for included in INCLUDE.findall(text):
             target = layer_of(included)
             if target is None:
                 yield f'src/{relative}: includes "{included}"; name it from src/ or include/'

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/daemon_fetch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- the connection ---
+
+static bool is_path(const char *key)
+{
+    while (*key) {
+        size_t len = strcspn(key, "/");
+
+        if (len == 0 || len > 255 || (len == 1 && key[0] == '.') ||
+            (len == 2 && key[0] == '.' && key[1] == '.'))
+            return false;
+        key += len + (key[len] == '/');
+    }
+    return true;
+}
+
+int daemon_open(struct session *s, const struct export_options *o, const char *key,
+                char **ret_error)
+{
+    const char *socket = getenv("OS2G_SOCKET");
+    struct os2g_options options = {.size = sizeof(options), .no_start = true};
+    char *where;
+    int rc;
+
+    *s = (struct session){0};
+    if (!socket || !*socket || o->given.len || !is_path(key))
+        return 0;
+    where = xasprintf("s3://%s/", o->s3.bucket);
+    rc = os2g_connect(&s->daemon, where, &options);
+    free(where);
+    if (rc == 0)
+        return 1;
+    *ret_error = xasprintf("OS2G_SOCKET=%s: %s", socket, os2g_last_error());
+    return rc;
+}
+
+void daemon_close(struct session *s)
+{
+    os2g_close(s->daemon);
+    s->daemon = NULL;
+}
+
+// --- one object ---
+
+static struct s3_object_info info_of(const struct os2g_stat *st)
+{
+    return (struct s3_object_info){.size = st->size,
+                                   .mtime_s = st->mtime_s,
+                                   .etag = st->etag,
+                                   .storage_class = "",
+                                   .content_type = ""};
+}
+
+int daemon_head(struct session *s, const char *key,
+                void (*fn)(void *arg, const struct s3_object_info *info), void *arg, char *text)
+{
+    struct os2g_stat st;
+    struct s3_object_info info;
+    int rc = os2g_stat(s->daemon, key, &st);
+
+    if (rc == 0 && st.directory)
+        rc = -EISDIR;
+    if (rc < 0) {
+        snprintf(text, S3_ERROR_TEXT, "%s",
+                 rc == -EISDIR ? "this is a directory" : os2g_last_error());
+        return rc;
+    }
+    info = info_of(&st);
+    if (fn)
+        fn(arg, &info);
+    return 0;
+}
+
+// --- all below a directory: its files now, its directories one after the other ---
+
+struct directory {
+    struct list link;
+    char *path; // "" or "a/b"
+};
+
+struct walk {
+    struct list todo;
+    const char *path; // being listed
+    int (*fn)(void *arg, const char *key, const struct os2g_stat *st);
+    void *arg;
+};
+
+static void walk_add(struct walk *w, char *path)
+{
+    struct directory *d = xcalloc(1, sizeof(*d));
+
+    d->path = path;
+    list_push_back(&w->todo, &d->link);
+}
+
+static int walk_name(void *arg, const char *name, const struct os2g_stat *st)
+{
+    struct walk *w = arg;
+    char *path = *w->path ? xasprintf("%s/%s", w->path, name) : xstrdup(name);
+    int rc = 0;
+
+    if (st->directory) {
+        // the mount's own, see wire/control.h
+        if (!*w->path && !strcmp(name, ".os2g"))
+            free(path);
+        else
+            walk_add(w, path);
+        return 0;
+    }
+    rc = w->fn(w->arg, path, st);
+    free(path);
+    return rc;
+}
+
+int daemon_walk(struct os2g *c, const char *path,
+                int (*fn)(void *arg, const char *key, const struct os2g_stat *st), void *arg,
+                char **ret_error)
+{
+    struct walk w = {.fn = fn, .arg = arg};
+    size_t from = strspn(path, "/"), len = strlen(path + from);
+    struct directory *d;
+    int rc = 0;
+
+    while (len && path[from + len - 1] == '/')
+        len--;
+    list_init(&w.todo);
+    walk_add(&w, xstrndup(path + from, len));
+    while ((d = list_first(&w.todo, struct directory, link))) {
+        list_remove(&d->link);
+        w.path = d->path;
+        if (rc == 0) {
+            rc = os2g_list(c, d->path, walk_name, &w);
+            if (rc < 0)
+                *ret_error = xasprintf("/%s: %s", d->path, os2g_last_error());
+        }
+        free(d->path);
+        free(d);
+    }
+    return rc;
+}
+
+struct listing {
+    int (*fn)(void *arg, const struct s3_list_entry *e);
+    void *arg;
+};
+
+static int list_name(void *arg, const char *key, const struct os2g_stat *st)
+{
+    struct listing *l = arg;
+    struct s3_list_entry e = {.key = key, .key_len = strlen(key), .info = info_of(st)};
+
+    return l->fn(l->arg, &e);
+}
+
+int daemon_list(struct session *s, const char *prefix,
+                int (*fn)(void *arg, const struct s3_list_entry *e), void *arg, char *text)
+{
+    struct listing l = {fn, arg};
+    char *error = NULL;
+    int rc = daemon_walk(s->daemon, prefix, list_name, &l, &error);
+
+    snprintf(text, S3_ERROR_TEXT, "%s", error ? error : "");
+    free(error);
+    // a prefix without objects is no error, here as at the store
+    return rc == -ENOENT ? 0 : rc;
+}
