@@ -5,8 +5,8 @@
 
 #include "cli/options.h"
 
-extern const struct cli_command cat_command, cp_command, doctor_command, ls_command, mount_command,
-    prefetch_command, stat_command, status_command, umount_command;
+extern const struct cli_command bench_command, cat_command, cp_command, doctor_command, ls_command,
+    mount_command, prefetch_command, stat_command, status_command, umount_command;
 
 // mount.os2g SOURCE DIR [-sfnv] [-o OPTIONS], as mount(8) calls it for fstab's lines.
 int mount_helper_main(int argc, char **argv);

@@ -51,9 +51,13 @@ static void draw(struct progress *p, uint64_t now)
     bar[BAR_WIDTH] = 0;
     progress_format_bytes(p->bytes, bytes);
     progress_format_bytes(seconds > 0 ? (uint64_t)((double)p->bytes / seconds) : 0, rate);
+    p->drawn_ns = now;
+    if (!p->total_bytes && !p->total_items) {
+        fprintf(stderr, "\r%s %lu  %s  %s/s \033[K", p->what, p->items, bytes, rate);
+        return;
+    }
     fprintf(stderr, "\r%s [%s] %3.0f%%  %lu/%lu  %s  %s/s \033[K", p->what, bar,
             MIN(part, 1.0) * 100, p->items, p->total_items, bytes, rate);
-    p->drawn_ns = now;
 }
 
 void progress_update(struct progress *p, uint64_t bytes, uint64_t items)

@@ -13,7 +13,7 @@ struct progress {
     bool terminal;
 };
 
-// quiet: never draws. total_bytes 0: the bar is over items.
+// quiet: never draws. total_bytes 0: the bar is over items; total_items 0, too: there is no bar.
 void progress_init(struct progress *p, const char *what, uint64_t total_bytes, uint64_t total_items,
                    bool quiet);
 void progress_update(struct progress *p, uint64_t bytes, uint64_t items); // so far

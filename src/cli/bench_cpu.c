@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPU time, of this process and of the daemon's: the sum over threads of /proc's schedstat, which
+// counts nanoseconds where stat counts ticks.
+#include "cli/bench.h"
+
+#include "base/text.h"
+#include "daemon/control_client.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define TIMEOUT_MS  2000
+#define DEPTH_MAX   8 // of a tree of processes
+#define STATS_MAX   4096
+#define NS_TO_S(ns) ((double)(ns) / 1e9)
+
+double bench_cpu_self(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+static bool read_file(const char *path, char *text, size_t size)
+{
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, size - 1, f) : 0;
+
+    text[n] = 0;
+    if (f)
+        fclose(f);
+    return f;
+}
+
+static uint64_t tree_ns(uint64_t pid, unsigned depth);
+
+// A thread's time, and that of the processes that it has started.
+static uint64_t thread_ns(uint64_t pid, const char *thread, unsigned depth)
+{
+    char path[320], text[STATS_MAX], *p = text, *end;
+    uint64_t ns = 0;
+
+    snprintf(path, sizeof(path), "/proc/%lu/task/%s/schedstat", pid, thread);
+    if (read_file(path, text, sizeof(text)))
+        ns = strtoull(text, NULL, 10);
+    snprintf(path, sizeof(path), "/proc/%lu/task/%s/children", pid, thread);
+    if (depth == 0 || !read_file(path, text, sizeof(text)))
+        return ns;
+    for (uint64_t child; (child = strtoull(p, &end, 10)) && end != p; p = end)
+        ns += tree_ns(child, depth - 1);
+    return ns;
+}
+
+static uint64_t tree_ns(uint64_t pid, unsigned depth)
+{
+    char path[64];
+    struct dirent *e;
+    uint64_t ns = 0;
+    DIR *d;
+
+    snprintf(path, sizeof(path), "/proc/%lu/task", pid);
+    d = opendir(path);
+    while (d && (e = readdir(d)))
+        if (e->d_name[0] != '.')
+            ns += thread_ns(pid, e->d_name, depth);
+    if (d)
+        closedir(d);
+    return ns;
+}
+
+double bench_cpu_of(uint64_t pid)
+{
+    return NS_TO_S(tree_ns(pid, DEPTH_MAX));
+}
+
+// --- whose ---
+
+static uint64_t listener_of(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct ucred peer = {0};
+    socklen_t len = sizeof(peer);
+    int fd;
+
+    if (strlen(path) >= sizeof(address.sun_path))
+        return 0;
+    strcpy(address.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+        peer.pid = 0;
+    close(fd);
+    return peer.pid > 0 ? (uint64_t)peer.pid : 0;
+}
+
+static uint64_t server_of(const char *directory)
+{
+    char *path = NULL, *error = NULL;
+    json_t *status = NULL;
+    uint64_t pid = 0;
+
+    if (control_find(directory, &path, &error) == 0 &&
+        control_request(path, "status", TIMEOUT_MS, &status, &error) == 0)
+        pid = (uint64_t)json_integer_value(
+            json_object_get(json_object_get(status, "worker"), "supervisor_pid"));
+    json_decref(status);
+    free(path);
+    free(error);
+    return pid;
+}
+
+uint64_t bench_device_pid(const struct bench_options *o)
+{
+    const char *where = o->where;
+    struct stat st;
+
+    if (o->device_pid)
+        return o->device_pid;
+    if (text_starts_with(where, "s3://"))
+        where = getenv("OS2G_SOCKET");
+    if (!where || stat(where, &st) < 0)
+        return 0;
+    return S_ISDIR(st.st_mode) ? server_of(where) : listener_of(where);
+}
