@@ -41,14 +41,15 @@ class Ceph(clients.Store):
 
 
 class Development(clients.Store):
-    """A bucket on os2g-s3d, with the server's counters."""
+    """A bucket on os2g-s3d, with the server's counters. ca: the file of who has signed its
+    certificate, on TLS."""
 
-    def __init__(self, server, bucket):
+    def __init__(self, server, bucket, ca=None):
         super().__init__(server.url, bucket, ACCESS, SECRET)
-        self.server = server
+        self.server, self.ca = server, ca
 
     def on(self, bucket):
-        return Development(self.server, bucket)
+        return Development(self.server, bucket, self.ca)
 
     def reset_counters(self):
         self.server.reset()
@@ -57,16 +58,30 @@ class Development(clients.Store):
         return self.server.counters()
 
 
+def certify(directory):
+    """A certificate for 127.0.0.1 that signs itself; its file, and its key's."""
+    pem, key = pathlib.Path(directory, "cert.pem"), pathlib.Path(directory, "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+                    "-subj", "/CN=store", "-addext", "subjectAltName=IP:127.0.0.1",
+                    "-keyout", key, "-out", pem], check=True, stderr=subprocess.DEVNULL)
+    return pem, key
+
+
 @contextlib.contextmanager
-def development(buckets, *options):
+def development(buckets, *options, tls=False):
     """buckets: specifications for --synthetic; the first one's bucket is the store's."""
     arguments = [a for b in buckets for a in ("--synthetic", b)]
-    server = s3d.S3d(*arguments, "--access-key", ACCESS, "--secret-key", SECRET, "--anonymous",
-                     *options)
-    try:
-        yield Development(server, buckets[0].partition(":")[0])
-    finally:
-        server.stop()
+    with tempfile.TemporaryDirectory(prefix="os2g-bench-") as top:
+        ca = None
+        if tls:
+            ca, key = certify(top)
+            arguments += ["--tls-cert", ca, "--tls-key", key]
+        server = s3d.S3d(*arguments, "--access-key", ACCESS, "--secret-key", SECRET, "--anonymous",
+                         *options)
+        try:
+            yield Development(server, buckets[0].partition(":")[0], ca)
+        finally:
+            server.stop()
 
 
 @contextlib.contextmanager
