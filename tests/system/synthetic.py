@@ -47,6 +47,12 @@ def expected(bucket, key, offset, length, generation=0):
     return b"".join(pieces)
 
 
+@functools.lru_cache(maxsize=None)
+def digest(bucket, key, length, generation=0):
+    """SHA-256 of the whole of bucket/key, in hexadecimal."""
+    return hashlib.sha256(expected(bucket, key, 0, length, generation)).hexdigest()
+
+
 def first_wrong(data, bucket, key, offset=0, generation=0):
     """The index of the first byte of data that is not right, or None."""
     good = expected(bucket, key, offset, len(data), generation)
