@@ -90,6 +90,12 @@ def test_what_cannot_be_is_said(place):
         assert done.returncode != 0 and text in done.stderr, (options, done.stderr)
 
 
+def test_gpu_memory_without_a_driver_is_told(place):
+    done = landings.bench(place, "--key", "big.bin", "--memory", "cuda", check=False,
+                          env=mounts.environment(OS2G_CUDA_LIBRARY="/nonexistent"))
+    assert done.returncode == 1 and "CUDA" in done.stderr
+
+
 def stream(where, *options):
     return subprocess.run([s3d.BUILD / "examples" / "gpu_stream", where, *options], check=False,
                           text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -102,3 +108,5 @@ def test_the_example_streams_a_directory(server, mount):
     said = "100 objects, 5000000 bytes in host memory, 0 failed\n"
     done = stream(m.path, "--memory", "host")
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+    done = stream(m.path)
+    assert (done.returncode, done.stdout) == (0, said) and "to host memory" in done.stderr
