@@ -23,9 +23,22 @@ struct session {
     struct vhost_link *of;
     uint32_t number;
     pid_t pid;
-    bool told; // the worker has been, of all that there was
+    bool told;  // the worker has been, of all that there was
+    bool known; // some worker has been
     unsigned descriptors;
 };
+
+// Of a session that has ended: what its host held is in its memory, and has to be given back by
+// this worker or the next.
+struct leaving {
+    struct list link; // of supervised_vhost.leaving
+    uint32_t number;
+    int memory_fd;
+    bool told;
+};
+
+// Of the SESSION_REMOVE; links number theirs from 1 on.
+#define LEAVING_SEQ UINT64_MAX
 
 // Held for the hosts of all exports: a host must not be able to use up what this process needs to
 // start workers.
@@ -42,6 +55,7 @@ void supervised_vhost_init(struct supervised_vhost *v)
 {
     *v = (struct supervised_vhost){.listener = LISTENER_NONE, .channel = -1};
     list_init(&v->sessions);
+    list_init(&v->leaving);
     channel_queue_init(&v->queue);
 }
 
@@ -59,6 +73,56 @@ static bool on_send(void *arg, const struct vhost_command *c, int fd)
     return true;
 }
 
+// --- sessions that have ended ---
+
+static void leaving_new(struct supervised_vhost *v, uint32_t number, int memory_fd, bool told)
+{
+    struct leaving *l = xcalloc(1, sizeof(*l));
+
+    *l = (struct leaving){.number = number, .memory_fd = memory_fd, .told = told};
+    list_push_back(&v->leaving, &l->link);
+    v->n_leaving++;
+}
+
+static void leaving_free(struct supervised_vhost *v, struct leaving *l)
+{
+    close(l->memory_fd);
+    list_remove(&l->link);
+    free(l);
+    v->n_leaving--;
+}
+
+static void say_remove(struct supervised_vhost *v, uint32_t session)
+{
+    const struct vhost_command c = {
+        .kind = VHOST_SESSION_REMOVE, .session = session, .seq = LEAVING_SEQ};
+
+    if (channel_queue_command(&v->queue, v->channel, &c, -1) < 0)
+        v->broken = true;
+}
+
+// To a worker that has not heard of it.
+static void leaving_tell(struct supervised_vhost *v, struct leaving *l)
+{
+    const struct vhost_command c = {.kind = VHOST_SESSION_ADD, .session = l->number};
+
+    l->told = true;
+    if (channel_queue_command(&v->queue, v->channel, &c, l->memory_fd) < 0)
+        v->broken = true;
+    else
+        say_remove(v, l->number);
+}
+
+static void leaving_event(struct supervised_vhost *v, const struct vhost_event *e)
+{
+    list_for_each_safe (it, &v->leaving) {
+        struct leaving *l = list_entry(it, struct leaving, link);
+
+        if (e->kind == VHOST_DONE && e->seq == LEAVING_SEQ && e->session == l->number)
+            leaving_free(v, l);
+    }
+}
+
 // --- sessions ---
 
 static void count_descriptors(struct session *s)
@@ -73,7 +137,7 @@ static void count_descriptors(struct session *s)
 static void session_end(struct session *s, const char *why)
 {
     struct supervised_vhost *v = s->vhost;
-    const struct vhost_command c = {.kind = VHOST_SESSION_REMOVE, .session = s->number};
+    bool told = v->channel >= 0 && s->told;
 
     if (why)
         log_warning("daemon", "%s: session %u (process %d) is ended: %s",
@@ -81,7 +145,10 @@ static void session_end(struct session *s, const char *why)
     else
         log_debug("daemon", "%s: session %u (process %d) has ended",
                   export_options_place(v->options), s->number, (int)s->pid);
-    on_send(s, &c, -1);
+    if (told)
+        say_remove(v, s->number);
+    if (s->known)
+        leaving_new(v, s->number, vhost_link_take_memory(s->of), told);
     vhost_link_free(s->of);
     descriptors_held -= s->descriptors;
     list_remove(&s->link);
@@ -153,7 +220,7 @@ static void session_new(struct supervised_vhost *v, int fd, const struct ucred *
     s->vhost = v;
     s->number = config.session;
     s->pid = peer->pid;
-    s->told = v->channel >= 0;
+    s->told = s->known = v->channel >= 0;
     list_push_back(&v->sessions, &s->link);
     v->n_sessions++;
     s->of = vhost_link_new(&config);
@@ -182,7 +249,7 @@ static bool accept_one(struct supervised_vhost *v)
         log_warning("daemon", "%s: user %u (process %d) may not connect; socket-allow says who may",
                     v->listener.path, peer.uid, (int)peer.pid);
         close(fd);
-    } else if (v->n_sessions == SESSIONS_MAX) {
+    } else if (v->n_sessions + v->n_leaving >= SESSIONS_MAX) {
         log_warning("daemon", "%s: process %d is refused: there are %d sessions", v->listener.path,
                     (int)peer.pid, SESSIONS_MAX);
         close(fd);
@@ -197,6 +264,15 @@ static bool accept_one(struct supervised_vhost *v)
 // Tells the worker of sessions as long as it keeps up.
 static void tell(struct supervised_vhost *v)
 {
+    list_for_each (it, &v->leaving) {
+        struct leaving *l = list_entry(it, struct leaving, link);
+
+        if (l->told)
+            continue;
+        if (v->channel < 0 || v->broken || !channel_queue_empty(&v->queue))
+            return;
+        leaving_tell(v, l);
+    }
     list_for_each_safe (it, &v->sessions) {
         struct session *s = list_entry(it, struct session, link);
         char *why;
@@ -206,7 +282,7 @@ static void tell(struct supervised_vhost *v)
             continue;
         if (v->channel < 0 || v->broken || !channel_queue_empty(&v->queue))
             return;
-        s->told = true;
+        s->told = s->known = true;
         rc = vhost_link_resume(s->of, &why);
         session_result(s, rc, why);
     }
@@ -224,6 +300,8 @@ void supervised_vhost_worker_died(struct supervised_vhost *v)
     v->channel = -1;
     v->broken = false;
     channel_queue_clear(&v->queue);
+    list_for_each (it, &v->leaving)
+        list_entry(it, struct leaving, link)->told = false;
     list_for_each_safe (it, &v->sessions) {
         struct session *s = list_entry(it, struct session, link);
         char *why;
@@ -237,6 +315,7 @@ void supervised_vhost_worker_died(struct supervised_vhost *v)
 
 void supervised_vhost_event(struct supervised_vhost *v, const struct vhost_event *e)
 {
+    leaving_event(v, e);
     list_for_each (it, &v->sessions) {
         struct session *s = list_entry(it, struct session, link);
         char *why;
@@ -347,6 +426,8 @@ void supervised_vhost_close(struct supervised_vhost *v)
     listener_close(&v->listener);
     list_for_each_safe (it, &v->sessions)
         session_end(list_entry(it, struct session, link), NULL);
+    list_for_each_safe (it, &v->leaving)
+        leaving_free(v, list_entry(it, struct leaving, link));
     channel_queue_clear(&v->queue);
     v->channel = -1;
     v->deaf_until_ns = 0;

@@ -18,6 +18,8 @@ struct supervised_vhost {
     uint64_t deaf_until_ns; // accept has failed
     struct list sessions;
     unsigned n_sessions;
+    struct list leaving; // sessions whose host has gone, until the worker is done with them
+    unsigned n_leaving;
     uint32_t last_session;
     uint64_t idle_since_ns; // since when there is none
 

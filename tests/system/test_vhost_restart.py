@@ -151,6 +151,8 @@ def test_hosts_that_come_and_go_while_there_is_no_worker_are_served_by_the_next(
     leaving.open_path("small/002.bin")
     m.kill_worker()
     leaving.close()
+    # what the one that left held is given back
+    mounts.wait_until(lambda: m.status()["fs"]["handles"] == 1)
     with staying, vhost_frontend.Session(place) as coming:
         other, opened = coming.open_path("small/003.bin")
         data = coming.read(other, opened, 0, 1 << 17)

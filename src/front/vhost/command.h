@@ -15,7 +15,9 @@
 // not answered as done.
 enum vhost_command_kind {
     VHOST_SESSION_ADD = 1, // fd: the session's memory (memfd, vhost_session_bytes, growable)
-    VHOST_SESSION_REMOVE,  // the host has gone. Done: nothing touches its memory any more
+    // The host has gone. Done: nothing touches its memory any more, and what it held of nodes and
+    // handles has been given back. Done by a worker that knew it only from its memory, too.
+    VHOST_SESSION_REMOVE,
     VHOST_REGION_ADD,      // fd: memory; region
     VHOST_REGION_REMOVE,   // region. Done: nothing can land there any more
     // fd: kick; ring, queue. Also goes on after a crash (session memory). Done goes out before the

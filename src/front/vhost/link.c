@@ -320,6 +320,14 @@ struct vhost_link *vhost_link_new(const struct vhost_link_config *c)
     return l;
 }
 
+int vhost_link_take_memory(struct vhost_link *l)
+{
+    int fd = l->config.memory_fd;
+
+    l->config.memory_fd = -1;
+    return fd;
+}
+
 void vhost_link_free(struct vhost_link *l)
 {
     if (!l)

@@ -159,8 +159,10 @@ void session_end_if_idle(struct session *s)
     for (unsigned i = 0; i < VHOST_QUEUES; i++)
         if (s->queues[i].turn_posted)
             return;
-    if (gave_back(s))
-        session_free(s);
+    if (!gave_back(s))
+        return;
+    done(s, 0);
+    session_free(s);
 }
 
 // --- commands ---
@@ -338,7 +340,6 @@ void session_window_ended(struct session *s)
     if (s->gone || !windows_ended(s))
         return;
     s->gone = true;
-    done(s, 0);
     session_end_if_idle(s);
 }
 

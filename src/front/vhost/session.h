@@ -146,7 +146,7 @@ struct session {
 
     // The host has gone; from now on requests that end are posted home. Freed when all are.
     atomic_bool ending;
-    bool fenced, gone; // gone: nothing touches its memory any more, and DONE was said
+    bool fenced, gone; // gone: nothing touches its memory any more
     struct loop_msg give_back;
     bool giving_back;
 };
