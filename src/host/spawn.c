@@ -2,7 +2,6 @@
 #include "host/spawn.h"
 
 #include "base/clock.h"
-#include "base/text.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,19 +11,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// What comes through the pipe when the program cannot be run at all; a daemon writes less.
-struct not_run {
-    char mark[4];
-    int error;
-};
-#define NOT_RUN_MARK "\xffos"
+// The line of a program that cannot be run at all: this, and errno as it is in memory.
+#define NOT_RUN  "\1"
+#define LINE_MAX 1024
 
 static void say_not_run(int fd)
 {
-    struct not_run n = {NOT_RUN_MARK, errno};
+    char line[1 + sizeof(int)] = NOT_RUN;
 
+    memcpy(line + 1, &(int){errno}, sizeof(int));
     // nobody is there to hear of a failure here
-    if (write(fd, &n, sizeof(n)) < 0)
+    if (write(fd, line, sizeof(line)) < 0)
         _exit(127);
 }
 
@@ -70,61 +67,70 @@ static int open_log(const char *path)
     return open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-// The last line that is not empty, without what the log puts before it; NULL: there is none.
+// The last line that is not empty; NULL: there is none.
 static char *last_line(int fd)
 {
     char text[4096], *line = NULL;
     off_t end = lseek(fd, 0, SEEK_END),
           from = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
     ssize_t n = end > 0 ? pread(fd, text, sizeof(text) - 1, from) : 0;
-    char *saved, *colon;
+    char *saved;
 
     if (n <= 0)
         return NULL;
     text[n] = 0;
     for (char *l = strtok_r(text, "\n", &saved); l; l = strtok_r(NULL, "\n", &saved))
         line = l;
-    colon = line ? strstr(line, ": ") : NULL;
-    if (colon && text_starts_with(line, "os2gd"))
-        line = colon + 2;
     return line ? xstrdup(line) : NULL;
 }
 
-// 0; -ETIMEDOUT; -ECHILD: it has ended without a byte; or why it could not be run.
-static int wait_ready(int fd, uint64_t deadline_ns)
+// Everything up to a newline or the end; 0 or -ETIMEDOUT.
+static int read_line(int fd, char line[static LINE_MAX], size_t *ret_len, uint64_t deadline_ns)
 {
-    struct not_run n = {0};
-    ssize_t got = -1;
+    size_t len = 0;
 
-    while (got < 0) {
+    while (len < LINE_MAX - 1 && !memchr(line, '\n', len)) {
         uint64_t now = clock_monotonic_ns();
         struct pollfd p = {.fd = fd, .events = POLLIN};
+        ssize_t n;
 
         if (now >= deadline_ns)
             return -ETIMEDOUT;
-        if (poll(&p, 1, (int)MIN((deadline_ns - now) / NS_PER_MS + 1, 60000)) > 0)
-            got = read(fd, &n, sizeof(n));
-        if (got < 0 && errno != EINTR && errno != EAGAIN)
-            return -errno;
+        if (poll(&p, 1, (int)MIN((deadline_ns - now) / NS_PER_MS + 1, 60000)) <= 0)
+            continue;
+        n = read(fd, line + len, LINE_MAX - 1 - len);
+        if (n == 0)
+            break;
+        if (n > 0)
+            len += (size_t)n;
     }
-    if (got == 0)
-        return -ECHILD;
-    return got == sizeof(n) && !memcmp(n.mark, NOT_RUN_MARK, sizeof(n.mark)) ? -n.error : 0;
+    line[len] = 0;
+    *ret_len = len;
+    return 0;
 }
 
-static char *sentence(int error, const char *program, int log)
+static int wait_ready(int fd, int log, const char *program, uint64_t deadline_ns, char **ret_error)
 {
-    char *line;
+    char line[LINE_MAX];
+    size_t len;
+    int rc = read_line(fd, line, &len, deadline_ns), error;
 
-    switch (error) {
-    case -ECHILD:
-        line = last_line(log);
-        return line ? line : xasprintf("%s has ended without a word", program);
-    case -ETIMEDOUT:
-        return xasprintf("%s does not begin to serve", program);
-    default:
-        return xasprintf("%s cannot be run: %s", program, strerror(-error));
+    if (rc < 0) {
+        *ret_error = xasprintf("%s does not begin to serve", program);
+        return rc;
     }
+    if (!strcmp(line, "ready\n"))
+        return 0;
+    if (len == 1 + sizeof(error) && line[0] == NOT_RUN[0]) {
+        memcpy(&error, line + 1, sizeof(error));
+        *ret_error = xasprintf("%s cannot be run: %s", program, strerror(error));
+        return -error;
+    }
+    line[strcspn(line, "\n")] = 0;
+    *ret_error = line[0] ? xstrdup(line) : last_line(log);
+    if (!*ret_error)
+        *ret_error = xasprintf("%s has ended without a word", program);
+    return -EIO;
 }
 
 int spawn_daemon(char *const *argv, const char *log_path, uint64_t deadline_ns, char **ret_error)
@@ -144,12 +150,8 @@ int spawn_daemon(char *const *argv, const char *log_path, uint64_t deadline_ns, 
     if (pid > 0) {
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
-        rc = wait_ready(ready[0], deadline_ns);
+        rc = wait_ready(ready[0], log, argv[0], deadline_ns, ret_error);
     }
-    if (rc < 0)
-        *ret_error = sentence(rc, argv[0], log);
-    if (rc == -ECHILD)
-        rc = -EIO;
     if (ready[0] >= 0)
         close(ready[0]);
     if (log >= 0)

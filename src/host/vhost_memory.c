@@ -108,7 +108,7 @@ static int share(struct vhost *v, struct transport_memory *m, unsigned generatio
     else if (up && m->fd >= 0)
         rc = session_region_add(v->locked.session, m->address, m->size, m->fd, m->fd_offset,
                                 deadline_of(v));
-    if (rc == -EPIPE || rc == -ETIMEDOUT || rc == -EPROTO) {
+    if (rc == -EPIPE || rc == -ETIMEDOUT || rc == -EBADMSG) {
         lost(v);
         rc = 0;
     }

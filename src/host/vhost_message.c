@@ -135,7 +135,7 @@ static int recv_u64(int socket, uint32_t request, uint64_t *ret, uint64_t deadli
         return rc;
     if (h.request != request || h.size != sizeof(*ret) || !(h.flags & VHOST_USER_REPLY) ||
         (h.flags & VHOST_USER_VERSION_MASK) != VHOST_USER_VERSION)
-        return -EPROTO;
+        return -EBADMSG;
     return recv_bytes(socket, ret, sizeof(*ret), deadline_ns);
 }
 

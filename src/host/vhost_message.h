@@ -9,8 +9,8 @@
 // -ECONNREFUSED, -EACCES; -EAGAIN: its backlog is full.
 int message_connect(int *ret_fd, const char *path);
 
-// Asks for a number. 0; -EPIPE: the daemon has gone; -ETIMEDOUT; -EPROTO: it does not speak
-// vhost-user; -errno.
+// Asks for a number. 0; -EPIPE: the daemon has gone; -ETIMEDOUT; -EBADMSG: it does not
+// speak vhost-user; -errno.
 int message_get(int socket, uint32_t request, uint64_t *ret, uint64_t deadline_ns);
 // Says something. with_reply: waits for its acknowledgement (REPLY_ACK has been agreed on); a
 // refusal is -EREMOTEIO. fd: goes along, or -1.

@@ -164,6 +164,8 @@ int session_explain(int error, const char *path)
         return client_fail(error, "%s: not allowed to this user", path);
     case -EPIPE:
         return client_fail(error, "the daemon at %s has closed the connection", path);
+    case -EBADMSG:
+        return client_fail(-EPROTO, "%s: whoever listens there does not speak vhost-user", path);
     case -EREMOTEIO:
         return client_fail(-EPROTO, "the daemon at %s refuses what libos2g needs", path);
     case -ETIMEDOUT:
@@ -185,7 +187,6 @@ int session_open(struct vhost_session **ret, int socket, const char *path, unsig
     s->kick_hiprio = s->kick_requests = -1;
     s->identity =
         (struct fuse_in_header){.uid = geteuid(), .gid = getegid(), .pid = (uint32_t)getpid()};
-    client_fail(-EPROTO, "%s: it does not speak vhost-user", path);
     rc = make_memory(s, n_small, &memory_fd);
     if (rc == 0) {
         s->kick_hiprio = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
