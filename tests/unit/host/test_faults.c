@@ -253,6 +253,7 @@ static void a_daemon_that_answers_no_message_is_given_up(void **state)
 
     fake_device_set(w->device, FAKE_SILENT);
     assert_int_equal(os2g_connect(&c, w->socket, &o), -ETIMEDOUT);
+    fake_device_set(w->device, FAKE_FINE);
 }
 
 int main(void)
