@@ -188,9 +188,8 @@ int channel_queue_event(struct channel_queue *q, int channel, const struct vhost
 
 int channel_queue_flush(struct channel_queue *q, int channel)
 {
-    struct waiting *w;
-
-    while ((w = list_first(&q->waiting, struct waiting, link))) {
+    list_for_each_safe (it, &q->waiting) {
+        struct waiting *w = list_entry(it, struct waiting, link);
         int rc = send_message(channel, &w->msg, w->fd);
 
         if (rc < 0)

@@ -93,7 +93,7 @@ static struct link_region *held_as(struct vhost_link *l, unsigned i)
 int link_memory_replace(struct vhost_link *l, const char **ret_why)
 {
     const struct vhost_user_mem_table *t = &l->message.payload.table;
-    struct link_region *same[VHOST_USER_TABLE_MAX];
+    struct link_region *same[VHOST_USER_TABLE_MAX] = {0};
     unsigned before = l->n_regions, stay = 0;
 
     for (unsigned i = 0; i < t->n; i++) {
