@@ -332,6 +332,7 @@ void gdd_open(struct fs *fs, struct fs_request *req)
     }
     f = handles_private(fs->handles, handle);
     f->leases.host = host_of(req);
+    f->leases.epoch = MAX(f->leases.epoch, 1u);
     store(f);
     o.handle = handles_id(fs->handles, handle);
     req->reply->opened(req, &o);

@@ -134,7 +134,7 @@ static int make_transport(struct os2g *c, const struct where *w)
         config.arg = c->started;
         break;
     case WHERE_GUEST:
-        return client_fail(-EOPNOTSUPP, "%s is in a guest", w->path);
+        return transport_guest_new(&c->transport, w->path, &c->options);
     }
     return transport_vhost_new(&c->transport, &config);
 }

@@ -11,7 +11,8 @@
 // Layouts are fixed: little-endian, no hidden padding; at most 16,383 bytes each way.
 //
 // Leases outlive a crash of the daemon's worker; what was submitted does not. Every SUBMIT and REAP
-// tells an epoch: whoever sees another than that of a request which has not ended submits it again.
+// tells an epoch, never 0: whoever sees a later one than that of a request which has not ended
+// submits it again.
 #pragma once
 
 #include <assert.h>

@@ -25,6 +25,7 @@ SMALL, SMALL_COUNT = 100_000, 40
 BIG = 8 * MIB + 12345
 SPEC = f"bench: small/%02d.bin {SMALL} x {SMALL_COUNT}; big/%d.bin {BIG} x 2; gdd/%02d.bin 1M x 16"
 BAR = 64 * MIB
+LIBRARY = vm.GUEST / "guest-libos2g"  # a program with libos2g in it
 IOC_LEASE = 0xC0206F02  # OS2G_IOC_GDD_LEASE
 GUARD = 0xA5  # what the BAR is filled with, to see where bytes land
 
@@ -54,7 +55,9 @@ class Host:
         self.mount = mounts.Mount(top / "mnt", source, server=server, foreground=True,
                                   socket=self.socket, **options)
         stack.callback(self.mount.close)
-        self.vm = stack.enter_context(vm.Vm([(self.socket, "os2g")], bar=self.bar))
+        programs = [LIBRARY] if LIBRARY.exists() else []
+        self.vm = stack.enter_context(vm.Vm([(self.socket, "os2g")], bar=self.bar,
+                                            programs=programs))
         self.run, self.start, self.error = self.vm.run, self.vm.start, self.vm.error
         self.run("mount", "os2g", "/mnt")
 
@@ -185,6 +188,28 @@ def test_many_objects_land_while_the_store_misbehaves(host, server):
     done = host.run("gdd-load", 1, 8, 8 * MIB, MIB, 64, *with_starts(GDD_KEYS), worker="a")
     assert done["wrong"] == "" and done["landed"] >= 64
     assert host.untouched((8 * MIB, 8 * MIB))
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason="a static program has no sanitizers")
+def test_libos2g_works_in_a_guest(host):
+    key = "gdd/03.bin"
+    host.run("write", "/proc/sys/vm/drop_caches", "3")
+    done = host.run("exec", "/bin/guest-libos2g", "/mnt", key, start_of(key))
+    assert (done["output"], done["status"]) == ("ok\n", 0)
+    assert host.bar.find(synthetic.expected("bench", key, 0, MIB)) == 0
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason="a static program has no sanitizers")
+def test_libos2g_in_a_guest_goes_on_while_workers_die(host):
+    key, kills = "gdd/04.bin", 0
+    call = host.start("exec", "/bin/guest-libos2g", "/mnt", key, start_of(key))
+    while not call.done.wait(0.1):
+        host.mount.kill_worker()
+        mounts.wait_until(lambda: host.mount.child_pid() is not None)
+        kills += 1
+    done = call.wait()
+    assert (done["output"], done["status"]) == ("ok\n", 0)
+    assert kills > 0
 
 
 # --- leases ---

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // mount TAG DIRECTORY
@@ -75,6 +76,37 @@ static int run_write(const struct command *c)
         rc = -errno;
     close(fd);
     return rc;
+}
+
+// exec PROGRAM WORD ...: what it prints, and how it ends
+static int run_exec(const struct command *c)
+{
+    static char output[16384];
+    size_t len = 0;
+    ssize_t n;
+    int ends[2], status;
+    pid_t pid;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    pid = fork();
+    if (pid == 0) {
+        dup2(ends[1], 1);
+        dup2(ends[1], 2);
+        execv(c->argv[1], c->argv + 1);
+        _exit(127);
+    }
+    close(ends[1]);
+    while (len < sizeof(output) - 1 &&
+           (n = read(ends[0], output + len, sizeof(output) - 1 - len)) > 0)
+        len += (size_t)n;
+    close(ends[0]);
+    output[len] = 0;
+    if (pid < 0 || waitpid(pid, &status, 0) < 0)
+        return -errno;
+    say_text("output", output);
+    say_number("status", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    return 0;
 }
 
 // --- walking ---
@@ -332,15 +364,7 @@ static int run_read(const struct command *c)
 }
 
 const struct command_kind file_commands[] = {
-    {"mount", run_mount},
-    {"umount", run_umount},
-    {"become", run_become},
-    {"open", run_open},
-    {"stat", run_stat},
-    {"write", run_write},
-    {"walk", run_walk},
-    {"hash", run_hash},
-    {"load", run_load},
-    {"read", run_read},
-    {NULL},
+    {"mount", run_mount}, {"umount", run_umount}, {"become", run_become}, {"open", run_open},
+    {"stat", run_stat},   {"write", run_write},   {"walk", run_walk},     {"hash", run_hash},
+    {"exec", run_exec},   {"load", run_load},     {"read", run_read},     {NULL},
 };

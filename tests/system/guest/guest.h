@@ -26,7 +26,7 @@
 struct command {
     unsigned long number;
     int argc;
-    char *argv[WORDS_MAX]; // argv[0]: the command
+    char *argv[WORDS_MAX + 1]; // argv[0]: the command; NULL ends them
 };
 
 extern volatile sig_atomic_t guest_stop; // init was told to stop what this worker does
@@ -60,6 +60,8 @@ void sha256_init(struct sha256 *s);
 void sha256_add(struct sha256 *s, const void *data, size_t len);
 void sha256_hex(struct sha256 *s, char out[65]);
 void say_sha256(const char *name, const void *data, size_t len);
+
+// --- synthetic.c ---
 
 // The bytes of a synthetic object (src/s3d/synthetic.h): whether these len bytes are those from
 // start + offset on. The index of the first that is not, or -1.

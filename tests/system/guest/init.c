@@ -121,6 +121,7 @@ static char *parse(char *line, struct command *ret)
     ret->argc = 0;
     while ((w = strsep(&line, "\t")) && ret->argc < WORDS_MAX)
         ret->argv[ret->argc++] = w;
+    ret->argv[ret->argc] = NULL;
     return ret->argc ? worker : NULL;
 }
 
