@@ -45,7 +45,7 @@ static bool find_symbols(void *library)
 static void load(void)
 {
     const char *name = secure_getenv("OS2G_CUDA_LIBRARY");
-    void *library = dlopen(name ? name : LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(name && *name ? name : LIBRARY, RTLD_NOW | RTLD_LOCAL);
     int devices = 0;
     CUresult r;
 

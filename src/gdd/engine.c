@@ -64,7 +64,9 @@ struct engine {
 
 bool engine_possible(void)
 {
-    return getenv("OS2G_CUDA_LIBRARY") || access("/dev/nvidiactl", F_OK) == 0;
+    const char *library = getenv("OS2G_CUDA_LIBRARY");
+
+    return (library && *library) || access("/dev/nvidiactl", F_OK) == 0;
 }
 
 static void signal_fd(int fd)
