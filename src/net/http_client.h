@@ -77,6 +77,7 @@ struct http_exchange {
     // 0 when the response was complete; -ECANCELED; -ETIMEDOUT; -ECONNRESET or -EPIPE when the
     // connection broke; -EBADMSG when it was not HTTP; -EHOSTUNREACH, -ECONNREFUSED, -ENOENT
     // (name not known), -EINVAL (host is no name), -EKEYREJECTED (certificate) when there was none;
+    // -EFAULT when the room was no memory;
     // or what a call-back gave.
     void (*on_done)(struct http_exchange *x, int error);
 
