@@ -20,8 +20,8 @@
 
 struct private_daemon {
     char *source, *program;
-    char *socket, *lock, *log; // paths
-    char **options;            // "name=value", NULL at the end
+    char *socket, *lock; // paths
+    char **options;      // "name=value", NULL at the end
     bool no_start;
     uint64_t timeout_ns;
 };
@@ -81,7 +81,6 @@ static void name_files(struct private_daemon *d, const char *directory)
     d->socket = xasprintf("%s/p%016llx%016llx.vhost", directory, (unsigned long long)h.high64,
                           (unsigned long long)h.low64);
     d->lock = xasprintf("%.*slock", (int)(strlen(d->socket) - 5), d->socket);
-    d->log = xasprintf("%.*slog", (int)(strlen(d->socket) - 5), d->socket);
 }
 
 // --- where it is ---
@@ -177,7 +176,6 @@ void private_daemon_free(struct private_daemon *d)
     free(d->program);
     free(d->socket);
     free(d->lock);
-    free(d->log);
     free(d);
 }
 
@@ -188,24 +186,39 @@ const char *private_daemon_socket(const struct private_daemon *d)
 
 // --- starting it ---
 
+// The file at path is still the one that was opened: whoever is done with the lock removes it.
+static bool is_there(int fd, const char *path)
+{
+    struct stat ours, there;
+
+    return fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+           ours.st_dev == there.st_dev;
+}
+
 // Of many processes one at a time looks and starts.
 static int take_lock(const struct private_daemon *d, uint64_t deadline_ns, int *ret_fd)
 {
     struct timespec pause = {.tv_nsec = (long)LOOK_AGAIN_NS};
-    int fd = open(d->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc;
 
-    if (fd < 0)
-        return client_fail_errno(-errno, d->lock);
-    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        rc = -errno;
-        if ((rc != -EWOULDBLOCK && rc != -EINTR) || clock_monotonic_ns() > deadline_ns) {
-            close(fd);
-            return client_fail(-ETIMEDOUT, "another process is starting the daemon for too long");
+    do {
+        int fd = open(d->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+        if (fd < 0)
+            return client_fail_errno(-errno, d->lock);
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_there(fd, d->lock)) {
+            *ret_fd = fd;
+            return 0;
         }
+        close(fd);
         nanosleep(&pause, NULL);
-    }
-    *ret_fd = fd;
-    return 0;
+    } while (clock_monotonic_ns() < deadline_ns);
+    return client_fail(-ETIMEDOUT, "another process is starting the daemon for too long");
+}
+
+static void give_lock(const struct private_daemon *d, int fd)
+{
+    unlink(d->lock);
+    close(fd);
 }
 
 static int start(const struct private_daemon *d, uint64_t deadline_ns)
@@ -228,7 +241,7 @@ static int start(const struct private_daemon *d, uint64_t deadline_ns)
     for (size_t i = 0; i < n_options; i++)
         argv[n++] = xasprintf("--%s", d->options[i]);
     argv[n] = NULL;
-    rc = spawn_daemon(argv, d->log, deadline_ns, &error);
+    rc = spawn_daemon(argv, deadline_ns, &error);
     for (size_t i = 0; i < n; i++)
         free(argv[i]);
     free(argv);
@@ -260,6 +273,6 @@ int private_daemon_start(void *arg, int *ret_socket)
     } else if (rc < 0) {
         client_fail_errno(rc, d->socket);
     }
-    close(lock);
+    give_lock(d, lock);
     return rc;
 }

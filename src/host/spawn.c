@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,26 +63,17 @@ static void become(char *const *argv, int null, int log, int ready)
     _exit(127);
 }
 
-static int open_log(const char *path)
+// What the daemon has complained of first, without a newline; NULL: nothing.
+static char *first_line(int fd)
 {
-    return open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-}
-
-// The last line that is not empty; NULL: there is none.
-static char *last_line(int fd)
-{
-    char text[4096], *line = NULL;
-    off_t end = lseek(fd, 0, SEEK_END),
-          from = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
-    ssize_t n = end > 0 ? pread(fd, text, sizeof(text) - 1, from) : 0;
-    char *saved;
+    char text[LINE_MAX];
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
 
     if (n <= 0)
         return NULL;
     text[n] = 0;
-    for (char *l = strtok_r(text, "\n", &saved); l; l = strtok_r(NULL, "\n", &saved))
-        line = l;
-    return line ? xstrdup(line) : NULL;
+    text[strcspn(text, "\n")] = 0;
+    return text[0] ? xstrdup(text) : NULL;
 }
 
 // Everything up to a newline or the end; 0 or -ETIMEDOUT.
@@ -127,16 +119,16 @@ static int wait_ready(int fd, int log, const char *program, uint64_t deadline_ns
         return -error;
     }
     line[strcspn(line, "\n")] = 0;
-    *ret_error = line[0] ? xstrdup(line) : last_line(log);
+    *ret_error = line[0] ? xstrdup(line) : first_line(log);
     if (!*ret_error)
         *ret_error = xasprintf("%s has ended without a word", program);
     return -EIO;
 }
 
-int spawn_daemon(char *const *argv, const char *log_path, uint64_t deadline_ns, char **ret_error)
+int spawn_daemon(char *const *argv, uint64_t deadline_ns, char **ret_error)
 {
-    int ready[2] = {-1, -1}, null = open("/dev/null", O_RDWR | O_CLOEXEC), log = open_log(log_path),
-        status, rc = 0;
+    int ready[2] = {-1, -1}, null = open("/dev/null", O_RDWR | O_CLOEXEC),
+        log = memfd_create("os2gd-log", MFD_CLOEXEC), status, rc = 0;
     pid_t pid = -1;
 
     if (null < 0 || log < 0 || pipe2(ready, O_CLOEXEC) < 0)

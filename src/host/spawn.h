@@ -8,7 +8,7 @@
 // Where the daemon writes one line: "ready" when it serves, or a sentence that says what is wrong.
 #define SPAWN_READY_FD 3
 
-// argv[0]: a path, or a name that is looked up in PATH. Its standard error goes to the file log
-// (emptied first). 0; or -errno, and *ret_error, a sentence (free it): -ENOENT: there is no such
-// program; -ETIMEDOUT; -EIO: what the daemon says.
-int spawn_daemon(char *const *argv, const char *log, uint64_t deadline_ns, char **ret_error);
+// argv[0]: a path, or a name that is looked up in PATH. Its standard error goes to a file without a
+// name, /proc/PID/fd/2: it can be told where to log. 0; or -errno, and *ret_error, a sentence (free
+// it): -ENOENT: there is no such program; -ETIMEDOUT; -EIO: what the daemon says.
+int spawn_daemon(char *const *argv, uint64_t deadline_ns, char **ret_error);
