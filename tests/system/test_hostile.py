@@ -425,7 +425,8 @@ def test_a_head_that_is_offered_twice_ends_the_session(hostile, bystanders):
 
 def test_data_may_land_in_the_rings_themselves(hostile):
     """The host spoils its own rings. Whatever comes of it, it is the host's trouble."""
-    s = hostile(hello=True)
+    # bodies are not received there where ThreadSanitizer would call that a race
+    s = hostile(hello=b"__tsan_init" not in mounts.PROGRAM.read_bytes())
     node, handle = s.open_path("big/cold.bin")
     body = struct.pack("<QQIIQII", handle, 0, 1 << 20, 0, 0, 0, 0)
     s.submit(s.message(host.READ, node, body), 16, [(s.rings.addr, s.rings.size)])
