@@ -86,6 +86,8 @@ const struct export_option export_option_table[] = {
      EXPORT_GROUP_SOCKET, TEXT, AT(socket_tag)},
     {"gpu-memory", "FILE[,FILE]", "files of a machine's memory that are a GPU's",
      EXPORT_GROUP_SOCKET, GPU_FILES, AT(gpu_memory)},
+    {"gdd-group", "GROUP", "who may land objects there, beside root and the owner",
+     EXPORT_GROUP_SOCKET, GROUP, AT(gdd_group)},
 
     {"log-level", "LEVEL", "error, warning, info or debug; also info,s3=debug", EXPORT_GROUP_LOG,
      LOG_SPEC, AT(log_level)},

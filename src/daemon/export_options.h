@@ -39,6 +39,7 @@ struct export_options {
     char *socket_tag;       // what the device says its tag is, or NULL
     struct region_file *gpu_memory; // files of a host's that are a GPU's memory
     size_t n_gpu_memory;
+    uint32_t gdd_group; // of .os2g/gdd; 0: none
 
     uint64_t memory;
     unsigned threads; // data loops; 0: chosen by export_options_complete

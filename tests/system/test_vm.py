@@ -27,6 +27,7 @@ SPEC = f"bench: small/%02d.bin {SMALL} x {SMALL_COUNT}; big/%d.bin {BIG} x 2; gd
 BAR = 64 * MIB
 LIBRARY = vm.GUEST / "guest-libos2g"  # a program with libos2g in it
 IOC_LEASE = 0xC0206F02  # OS2G_IOC_GDD_LEASE
+GROUP = 44  # of users in the guest who may use .os2g/gdd
 GUARD = 0xA5  # what the BAR is filled with, to see where bytes land
 
 FAULTS = """
@@ -51,7 +52,8 @@ class Host:
         stack.callback(self.bar.close)
         self.bar.fill(GUARD)
         self.socket = top / "socket"
-        options = {"gpu_memory": self.bar.path, "memory": "128M", "threads": 2, **options}
+        options = {"gpu_memory": self.bar.path, "gdd_group": GROUP,
+                   "memory": "128M", "threads": 2, **options}
         self.mount = mounts.Mount(top / "mnt", source, server=server, foreground=True,
                                   socket=self.socket, **options)
         stack.callback(self.mount.close)
@@ -229,6 +231,10 @@ def test_a_user_without_the_right_is_refused(host):
     host.run("become", 1000, 1000, worker="a")
     assert host.error("gdd-open", "/mnt/.os2g/gdd", worker="a") == errno.EACCES
     assert host.error("open", "/mnt/small/00.bin", worker="a") == 0
+    # a further group, which only the guest's kernel knows of
+    host.run("become", 1000, 1000, GROUP, worker="b")
+    assert host.error("gdd-open", "/mnt/.os2g/gdd", worker="b") == 0
+    assert host.error("gdd-lease", 0, MIB, worker="b") == 0
 
 
 # --- the BAR goes away, moves and comes back ---
