@@ -273,7 +273,9 @@ int os2g_batch_status(struct os2g_batch *b, unsigned min, unsigned max,
     if (timeout)
         deadline_ns = clock_monotonic_ns() + (uint64_t)timeout->tv_sec * NS_PER_S +
                       (uint64_t)timeout->tv_nsec;
-    transport_poll(b->client->transport);
+    // waiting collects, too
+    if (min == 0)
+        transport_poll(b->client->transport);
     pthread_mutex_lock(&b->locked.lock);
     wait_locked(b, min, deadline_ns);
     rc = (int)report_locked(b, max, events);
