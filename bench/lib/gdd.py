@@ -25,6 +25,8 @@ def run_raw(store, size):
 
 
 def run_gdd(store, size, *options):
+    if not store.ca:
+        store.reset_counters()
     with clients.Os2g(store, *options) as mount:
         r = run_json(build() / "bin" / "os2g", "bench", mount.path, "--op", "read", "--in-place",
                      "--key", "warm.bin", "--key", "big.bin", "--block-size", BLOCK, "--depth", DEPTH,
@@ -32,6 +34,8 @@ def run_gdd(store, size, *options):
                      "--device-pid", mount.pid)
     if r["bytes"] != size or r["errors"] or r["bounced_bytes"]:
         raise RuntimeError(f"gdd: not what was asked for: {r}")
+    if not store.ca and store.counters()["object_bytes_out"] < len(KEYS) * size:
+        raise RuntimeError("gdd: not all has come from the store")
     return {"gibps": r["gibps"], "host_cpu": r["host_cpu_s_per_gib"],
             "device_cpu": r["device_cpu_s_per_gib"], "total_cpu": r["total_cpu_s_per_gib"]}
 

@@ -106,6 +106,11 @@ static int set_depth(void *target, const char *value, char **ret_error)
                        ret_error);
 }
 
+static int set_reap(void *target, const char *value, char **ret_error)
+{
+    return take_number(&((struct bench_options *)target)->reap, "reap", value, 1, 1024, ret_error);
+}
+
 static int set_device(void *target, const char *value, char **ret_error)
 {
     return take_number(&((struct bench_options *)target)->device, "device", value, 0, 1023,
@@ -258,6 +263,7 @@ static int run(int argc, char **argv)
                               .block_size = 8 * MIB,
                               .threads = 1,
                               .depth = 16,
+                              .reap = 1,
                               .warm_up = UINT64_MAX,
                               .duration_ns = UINT64_MAX};
     static struct bench_result result; // histograms are large
@@ -299,6 +305,7 @@ static const struct cli_option options[] = {
     {"block-size", 'b', "SIZE", "of a read (default 8M)", set_block_size},
     {"threads", 't', "N", "each with a batch and a buffer of its own (default 1)", set_threads},
     {"depth", 'd', "N", "operations under way in each thread (default 16)", set_depth},
+    {"reap", 0, "N", "ends that a thread waits for before it goes on (default 1)", set_reap},
     {"memory", 'm', "host|malloc|cuda|bar",
      "where bytes land: memory of the library's (default), a malloc'd buffer, a GPU, a guest's BAR",
      set_memory},

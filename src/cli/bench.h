@@ -17,7 +17,7 @@ struct bench_options {
     enum os2g_io_kind op;
     enum os2g_memory memory;
     bool plain; // malloc memory: through the bounce buffer
-    uint64_t object_size, block_size, threads, depth, device, loops, operations, warm_up,
+    uint64_t object_size, block_size, threads, depth, device, reap, loops, operations, warm_up,
         device_pid;
     uint64_t duration_ns; // 0: operations, or (0) loops
     bool in_place;        // READ: each block to its place in a buffer of the object's size

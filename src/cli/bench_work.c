@@ -179,6 +179,7 @@ static unsigned begin(struct worker *w, struct phase *p, uint64_t now)
 // 0, or -errno: the batch itself has failed.
 static int run(struct worker *w, struct phase *p, unsigned depth)
 {
+    uint64_t reap = w->job->options->reap;
     bool over = false;
 
     while (!over || w->n_idle < depth) {
@@ -192,7 +193,8 @@ static int run(struct worker *w, struct phase *p, unsigned depth)
         over = over || (n == 0 && w->n_idle > 0);
         if (w->n_idle == depth)
             continue;
-        rc = os2g_batch_status(w->batch, 1, depth, w->events, NULL);
+        rc = os2g_batch_status(w->batch, (unsigned)MIN(reap, depth - w->n_idle), depth, w->events,
+                               NULL);
         if (rc < 0)
             return rc;
         for (int i = 0; i < rc; i++)

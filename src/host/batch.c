@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches: many struct io, and who waits for their ends. All memory is made with the batch.
+// Batches: many struct io, and who waits for their ends. Memory is made with the batch, and what an
+// io needs is kept for the next one in its place.
 #include "host/file.h"
 #include "host/io.h"
 
@@ -24,7 +25,7 @@ struct batch_op {
 struct batch_waiter {
     struct list link;
     unsigned min;
-    _Atomic uint32_t flag;
+    _Atomic uint32_t flag, missing; // of min
 };
 
 struct os2g_batch {
@@ -58,6 +59,8 @@ static void wake_locked(struct os2g_batch *b)
 
         if (b->locked.n_ended >= w->min || b->locked.n_running == 0)
             transport_flag(b->client->transport, &w->flag);
+        else
+            w->missing = MIN(w->min - b->locked.n_ended, b->locked.n_running);
     }
 }
 
@@ -117,7 +120,8 @@ static int prepare(struct batch_op *op, const struct os2g_io *io)
     if (rc < 0)
         return rc;
     op->cookie = io->cookie;
-    op->io = (struct io){.client = c,
+    op->io = (struct io){.memory = op->io.memory,
+                         .client = c,
                          .kind = io->kind,
                          .file = io->file,
                          .file_offset = (uint64_t)io->file_offset,
@@ -249,11 +253,12 @@ static int wait_locked(struct os2g_batch *b, unsigned min, uint64_t deadline_ns)
     int rc = 0;
 
     while (rc == 0 && b->locked.n_ended < min && b->locked.n_running) {
-        struct batch_waiter w = {.min = min};
+        struct batch_waiter w = {.min = min,
+                                 .missing = MIN(min - b->locked.n_ended, b->locked.n_running)};
 
         list_push_back(&b->locked.waiters, &w.link);
         pthread_mutex_unlock(&b->locked.lock);
-        rc = transport_wait(b->client->transport, &w.flag, deadline_ns);
+        rc = transport_wait_many(b->client->transport, &w.flag, &w.missing, deadline_ns);
         pthread_mutex_lock(&b->locked.lock);
         list_remove(&w.link);
     }
@@ -283,6 +288,12 @@ int os2g_batch_status(struct os2g_batch *b, unsigned min, unsigned max,
     return rc;
 }
 
+static void cancel_locked(struct os2g_batch *b)
+{
+    list_for_each (it, &b->locked.running)
+        io_cancel(&list_entry(it, struct batch_op, link)->io);
+}
+
 int os2g_batch_cancel(struct os2g_batch *b)
 {
     int rc = enter(b);
@@ -290,8 +301,7 @@ int os2g_batch_cancel(struct os2g_batch *b)
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&b->locked.lock);
-    list_for_each (it, &b->locked.running)
-        io_cancel(&list_entry(it, struct batch_op, link)->io);
+    cancel_locked(b);
     pthread_mutex_unlock(&b->locked.lock);
     return 0;
 }
@@ -370,17 +380,22 @@ void os2g_batch_free(struct os2g_batch *b)
 {
     if (!b)
         return;
-    // in a child of fork() what is under way is the parent's, whose ends are not seen here
-    if (b->forks == fork_count() && os2g_batch_cancel(b) == 0) {
+    if (b->forks == fork_count()) {
         pthread_mutex_lock(&b->locked.lock);
+        cancel_locked(b);
         wait_locked(b, UINT32_MAX, UINT64_MAX);
         pthread_mutex_unlock(&b->locked.lock);
         pthread_mutex_destroy(&b->locked.lock);
+    } else if (b->locked.n_running) {
+        // what is under way is the parent's; its requests may still be on lists here
+        return;
     }
     if (b->locked.event_fd >= 0)
         close(b->locked.event_fd);
     if (b->locked.epoll_fd >= 0)
         close(b->locked.epoll_fd);
+    for (unsigned i = 0; i < b->max; i++)
+        io_fini(&b->ops[i].io);
     free(b->ops);
     free(b);
 }

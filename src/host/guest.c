@@ -100,7 +100,8 @@ static struct timespec until(uint64_t deadline_ns)
     return (struct timespec){(time_t)(at / NS_PER_S), (long)(at % NS_PER_S)};
 }
 
-static int wait_for(struct transport *t, const _Atomic uint32_t *flag, uint64_t deadline_ns)
+static int wait_for(struct transport *t, const _Atomic uint32_t *flag,
+                    const _Atomic uint32_t *missing, uint64_t deadline_ns)
 {
     struct guest *g = guest_of(t);
 

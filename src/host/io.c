@@ -49,13 +49,10 @@ static void unlock(struct os2g *c)
 static void finish(struct io *io)
 {
     struct os2g *c = io->client;
-    struct io_piece *pieces = io->pieces;
 
     lock(c);
-    io->pieces = NULL; // for io_cancel
+    io->n_pieces = 0; // for io_cancel
     unlock(c);
-    free(pieces);
-    free(io->key_copy);
     if (io->kind == OS2G_IO_READ)
         io->result = io->error ? io->error : (int64_t)MIN(io->stop, io->size);
     else
@@ -79,7 +76,7 @@ static void on_posted(struct transport_request *r, int error, uint32_t out_got, 
 // told by one that does.
 static void submitted_all(struct io *io)
 {
-    struct io_piece *p = &io->pieces[0];
+    struct io_piece *p = &io->memory.pieces[0];
 
     if (!drop(io))
         return;
@@ -226,7 +223,7 @@ static void fill_fetch(struct io_piece *p)
     p->r.opcode = OS2G_OP_FETCH;
     p->r.nodeid = FUSE_ROOT_ID;
     p->r.in[0] = (struct iovec){&p->in.fetch, sizeof(p->in.fetch)};
-    p->r.in[1] = (struct iovec){io->key_copy, io->key_len};
+    p->r.in[1] = (struct iovec){io->memory.key, io->key_len};
     p->r.n_in = 2;
     p->r.out = &p->out;
     p->r.out_len = sizeof(p->out);
@@ -393,6 +390,39 @@ void io_pump(struct os2g *c)
     transport_unplug(c->transport);
 }
 
+static void keep_key(struct io_memory *m, const char *key, size_t len)
+{
+    if (m->key_size < len) {
+        free(m->key);
+        m->key_size = ALIGN_UP(len, 64);
+        m->key = xmalloc(m->key_size);
+    }
+    memcpy(m->key, key, len);
+}
+
+static void make_pieces(struct io *io, unsigned n)
+{
+    struct io_memory *m = &io->memory;
+
+    if (m->n_pieces < n) {
+        free(m->pieces);
+        m->pieces = xcalloc(n, sizeof(*m->pieces));
+        m->n_pieces = n;
+    }
+    list_init(&io->idle);
+    for (unsigned i = 0; i < n; i++) {
+        m->pieces[i].io = io;
+        list_push_back(&io->idle, &m->pieces[i].link);
+    }
+}
+
+void io_fini(struct io *io)
+{
+    free(io->memory.pieces);
+    free(io->memory.key);
+    io->memory = (struct io_memory){0};
+}
+
 int io_start(struct io *io)
 {
     struct os2g *c = io->client;
@@ -408,21 +438,17 @@ int io_start(struct io *io)
     } else {
         if (!io->key_len || io->key_len > OS2G_KEY_MAX)
             return client_fail(-EINVAL, "keys have 1 to %d bytes", OS2G_KEY_MAX);
-        io->key_copy = xmemdup(io->key, io->key_len);
+        keep_key(&io->memory, io->key, io->key_len);
         io->end = 1; // one piece
     }
     if (io->file)
         file_ref(io->file);
-    io->n_pieces = (unsigned)MIN(n, PIECES_MAX);
-    io->pieces = xcalloc(io->n_pieces, sizeof(*io->pieces));
-    list_init(&io->idle);
-    for (unsigned i = 0; i < io->n_pieces; i++) {
-        io->pieces[i].io = io;
-        list_push_back(&io->idle, &io->pieces[i].link);
-    }
+    n = MIN(n, PIECES_MAX);
+    make_pieces(io, (unsigned)n);
     io->stop = io->kind == OS2G_IO_READ ? io->end : UINT64_MAX;
     io->open = 1;
     lock(c);
+    io->n_pieces = (unsigned)n;
     list_push_back(&c->locked.pending, &io->link);
     unlock(c);
     io_pump(c);
@@ -435,9 +461,9 @@ void io_cancel(struct io *io)
 
     lock(c);
     io->cancelled = true;
-    for (unsigned i = 0; io->pieces && i < io->n_pieces; i++)
-        if (io->pieces[i].under_way)
-            transport_cancel(c->transport, &io->pieces[i].r);
+    for (unsigned i = 0; i < io->n_pieces; i++)
+        if (io->memory.pieces[i].under_way)
+            transport_cancel(c->transport, &io->memory.pieces[i].r);
     unlock(c);
     // one that waits for its turn ends now
     io_pump(c);

@@ -9,7 +9,16 @@
 
 struct io_piece;
 
+// Memory that one io needs and the next can use again.
+struct io_memory {
+    struct io_piece *pieces;
+    unsigned n_pieces;
+    char *key;
+    size_t key_size;
+};
+
 struct io {
+    struct io_memory memory; // zero at first; io_fini
     // set by the caller, zero beyond; it stays until done
     struct os2g *client;
     enum os2g_io_kind kind;
@@ -26,12 +35,10 @@ struct io {
     uint64_t object_size; // FETCH, also with -EFBIG
 
     // private; under client->locked.lock where threads meet
-    struct list link; // client's pending
-    struct list idle; // pieces that are not under way
-    struct io_piece *pieces;
-    unsigned n_pieces;
-    bool parked; // goes on when a piece is idle again
-    char *key_copy;
+    struct list link;         // client's pending
+    struct list idle;         // pieces that are not under way
+    unsigned n_pieces;        // of memory's, while it is under way
+    bool parked;              // goes on when a piece is idle again
     uint64_t next, end;       // READ: what of [0, size) is to be submitted
     uint64_t stop;            // where the first piece (in order) that is not whole ended
     int error;                // and why
@@ -44,6 +51,8 @@ struct io {
 
 // 0, or -errno and done is not called (to is not ended, then): -EINVAL, with a sentence.
 int io_start(struct io *io);
+// Gives its memory back; it has ended, or was never started.
+void io_fini(struct io *io);
 // done follows in any case, most likely with -ECANCELED. io must not have been freed, but may have
 // ended.
 void io_cancel(struct io *io);

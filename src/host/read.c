@@ -16,8 +16,10 @@ struct waited {
 
 static void unref(struct waited *w)
 {
-    if (atomic_fetch_sub(&w->refs, 1) == 1)
-        free(w);
+    if (atomic_fetch_sub(&w->refs, 1) != 1)
+        return;
+    io_fini(&w->io);
+    free(w);
 }
 
 static void on_done(struct io *io)
@@ -39,6 +41,7 @@ static int64_t run(struct waited *w, const char *what, size_t what_len, uint64_t
     result = io_start(&w->io);
     if (result < 0) {
         destination_end(&w->io.to);
+        io_fini(&w->io);
         free(w);
         return result;
     }

@@ -42,7 +42,13 @@ void transport_forget(struct transport *t, unsigned generation, uint64_t nodeid,
 
 int transport_wait(struct transport *t, const _Atomic uint32_t *flag, uint64_t deadline_ns)
 {
-    return t->kind->wait(t, flag, deadline_ns);
+    return t->kind->wait(t, flag, NULL, deadline_ns);
+}
+
+int transport_wait_many(struct transport *t, const _Atomic uint32_t *flag,
+                        const _Atomic uint32_t *missing, uint64_t deadline_ns)
+{
+    return t->kind->wait(t, flag, missing, deadline_ns);
 }
 
 void transport_flag(struct transport *t, _Atomic uint32_t *flag)

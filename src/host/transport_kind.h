@@ -13,7 +13,8 @@ struct transport_kind {
     void (*unplug)(struct transport *t);
     void (*cancel)(struct transport *t, struct transport_request *r);
     void (*forget)(struct transport *t, unsigned generation, uint64_t nodeid, uint64_t n);
-    int (*wait)(struct transport *t, const _Atomic uint32_t *flag, uint64_t deadline_ns);
+    int (*wait)(struct transport *t, const _Atomic uint32_t *flag, const _Atomic uint32_t *missing,
+                uint64_t deadline_ns);
     void (*flag)(struct transport *t, _Atomic uint32_t *flag);
     unsigned (*poll)(struct transport *t);
     int (*event_fd)(struct transport *t);

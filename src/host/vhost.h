@@ -48,7 +48,8 @@ struct vhost_slot {
 // A thread in vhost_wait or in a submission that waits.
 struct waiter {
     struct list link;
-    const _Atomic uint32_t *flag; // NULL: waits for room
+    const _Atomic uint32_t *flag;    // NULL: waits for room
+    const _Atomic uint32_t *missing; // as of transport_wait_many, or NULL
     pthread_cond_t cond;
     bool asleep; // in poll(), leading
 };
@@ -93,6 +94,7 @@ struct vhost {
         struct list waiters;
         struct waiter *leader;
         unsigned n_room_waiters;
+        unsigned gathers; // ends that the leader's sleep is worth
 
         uint64_t retry_ns, give_up_ns, backoff_ns;
         bool answered;        // something, since the session before
@@ -137,7 +139,8 @@ void vhost_end_all_locked(struct vhost *v, int error);
 
 // --- vhost_wait.c ---
 
-int vhost_wait(struct transport *t, const _Atomic uint32_t *flag, uint64_t deadline_ns);
+int vhost_wait(struct transport *t, const _Atomic uint32_t *flag, const _Atomic uint32_t *missing,
+               uint64_t deadline_ns);
 int vhost_wait_room_locked(struct vhost *v, uint64_t deadline_ns);
 void vhost_flag(struct transport *t, _Atomic uint32_t *flag);
 unsigned vhost_poll(struct transport *t);

@@ -46,9 +46,9 @@ int ring_take(struct ring *r, uint32_t *ret_id, uint32_t *ret_len)
     return 1;
 }
 
-bool ring_arm(struct ring *r)
+bool ring_arm(struct ring *r, unsigned n)
 {
-    __atomic_store_n(&vring_used_event(&r->v), r->last_used, __ATOMIC_RELAXED);
+    __atomic_store_n(&vring_used_event(&r->v), (uint16_t)(r->last_used + n - 1), __ATOMIC_RELAXED);
     atomic_thread_fence(memory_order_seq_cst);
     return __atomic_load_n(&r->v.used->idx, __ATOMIC_ACQUIRE) == r->last_used;
 }

@@ -30,5 +30,5 @@ void ring_add(struct ring *r, uint16_t head);
 bool ring_kick_needed(struct ring *r);
 // 1 and a used element; 0: none; -EBADMSG: the device counts more than there can be.
 int ring_take(struct ring *r, uint32_t *ret_id, uint32_t *ret_len);
-// Asks for a signal at the next used element. False: there is one already.
-bool ring_arm(struct ring *r);
+// Asks for a signal at the n-th used element from now, n > 0. False: there is one already.
+bool ring_arm(struct ring *r, unsigned n);

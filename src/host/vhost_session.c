@@ -261,7 +261,7 @@ static int wait_for_answer(struct vhost_session *s, int call_fd, uint64_t deadli
 
         if (rc != 0)
             return rc < 0 || id != 0 ? -EBADMSG : 0;
-        if (!ring_arm(&s->requests))
+        if (!ring_arm(&s->requests, 1))
             continue;
         now = clock_monotonic_ns();
         if (now >= deadline_ns)
@@ -270,7 +270,7 @@ static int wait_for_answer(struct vhost_session *s, int call_fd, uint64_t deadli
             return -errno;
         if (p[0].revents && read(call_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
             return -errno;
-        if (p[1].revents && ring_arm(&s->requests))
+        if (p[1].revents && ring_arm(&s->requests, 1))
             return -EPIPE;
     }
 }

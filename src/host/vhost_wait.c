@@ -11,6 +11,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+// Of the requests under way, so many parts stay with the device while the others are gathered, and
+// what has ended is seen to after such a time at the latest.
+#define GATHER_PART 4
+#define GATHER_NS   (2 * NS_PER_MS)
+
 static struct vhost *from_base(struct transport *t)
 {
     return container_of(t, struct vhost, base);
@@ -67,11 +72,27 @@ static bool is_ready_locked(const struct vhost *v, const struct waiter *w)
                    : v->locked.n_active < v->depth;
 }
 
+// How many ends at once are worth waking up for: as many as everybody who waits is missing, and few
+// enough that the device does not run out of requests meanwhile.
+static unsigned gather_locked(const struct vhost *v)
+{
+    unsigned n = MIN(v->locked.n_active / GATHER_PART, UINT16_MAX / 2);
+
+    if (v->locked.epoll_fd >= 0)
+        return 1;
+    list_for_each (it, &v->locked.waiters) {
+        const struct waiter *w = list_entry(it, struct waiter, link);
+
+        n = MIN(n, w->missing ? atomic_load_explicit(w->missing, memory_order_relaxed) : 1);
+    }
+    return MAX(n, 1);
+}
+
 static void sleep_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns)
 {
     int socket = v->locked.session->socket;
-    uint64_t now = clock_monotonic_ns(),
-             left = deadline_ns > now ? MIN(deadline_ns - now, 60 * NS_PER_S) : 0;
+    uint64_t now = clock_monotonic_ns(), most = v->locked.gathers > 1 ? GATHER_NS : 60 * NS_PER_S,
+             left = deadline_ns > now ? MIN(deadline_ns - now, most) : 0;
     struct timespec ts = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
     struct pollfd p[] = {{.fd = v->call_fd, .events = POLLIN},
                          {.fd = v->leader_fd, .events = POLLIN},
@@ -89,7 +110,7 @@ static void sleep_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns
     pthread_mutex_lock(&v->locked.lock.mutex);
     w->asleep = false;
     // what the device had answered before it went still counts
-    if (p[2].revents && ring_arm(&v->locked.session->requests))
+    if (p[2].revents && ring_arm(&v->locked.session->requests, 1))
         vhost_lost_locked(v, "it has closed the connection");
 }
 
@@ -119,7 +140,8 @@ static void lead_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns)
     switch (v->locked.state) {
     case VHOST_UP:
         session_kick(v->locked.session); // plugged or not: it is going to be waited for
-        if (ring_arm(&v->locked.session->requests))
+        v->locked.gathers = gather_locked(v);
+        if (ring_arm(&v->locked.session->requests, v->locked.gathers))
             sleep_locked(v, w, deadline_ns);
         break;
     case VHOST_DOWN:
@@ -144,6 +166,8 @@ static int wait_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns)
     pthread_cond_init(&w->cond, &attr);
     pthread_condattr_destroy(&attr);
     list_push_back(&v->locked.waiters, &w->link);
+    if (v->locked.leader && v->locked.leader->asleep && v->locked.gathers > gather_locked(v))
+        vhost_wake_locked(v);
     while (!is_ready_locked(v, w)) {
         if (clock_monotonic_ns() >= deadline_ns) {
             rc = v->locked.state == VHOST_UP ? -ETIMEDOUT : -ENOTCONN;
@@ -166,10 +190,11 @@ static int wait_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns)
     return rc;
 }
 
-int vhost_wait(struct transport *t, const _Atomic uint32_t *flag, uint64_t deadline_ns)
+int vhost_wait(struct transport *t, const _Atomic uint32_t *flag, const _Atomic uint32_t *missing,
+               uint64_t deadline_ns)
 {
     struct vhost *v = from_base(t);
-    struct waiter w = {.flag = flag};
+    struct waiter w = {.flag = flag, .missing = missing};
     int rc;
 
     if (atomic_load_explicit(flag, memory_order_acquire))
@@ -228,7 +253,7 @@ static void poll_once_locked(struct vhost *v, struct list *ended, struct list *r
     }
     vhost_collect_locked(v, ended, renewals);
     if (list_empty(ended) && v->locked.state == VHOST_UP && hung_up(v->locked.session) &&
-        ring_arm(&v->locked.session->requests)) {
+        ring_arm(&v->locked.session->requests, 1)) {
         vhost_lost_locked(v, "it has closed the connection");
         vhost_collect_locked(v, ended, renewals);
     }
@@ -252,7 +277,7 @@ unsigned vhost_poll(struct transport *t)
         pthread_mutex_lock(&v->locked.lock.mutex);
         poll_once_locked(v, &ended, &renewals);
         more = v->locked.epoll_fd >= 0 && v->locked.state == VHOST_UP &&
-               !ring_arm(&v->locked.session->requests);
+               !ring_arm(&v->locked.session->requests, 1);
         pthread_mutex_unlock(&v->locked.lock.mutex);
         n += vhost_run(v, &ended, &renewals);
         vhost_tell(v);
@@ -308,7 +333,7 @@ static int event_fd_make_locked(struct vhost *v)
     }
     if (v->locked.state == VHOST_DOWN)
         vhost_timer_locked(v);
-    else if (v->locked.state == VHOST_UP && !ring_arm(&v->locked.session->requests))
+    else if (v->locked.state == VHOST_UP && !ring_arm(&v->locked.session->requests, 1))
         signal_fd(v->call_fd);
     return 0;
 }
