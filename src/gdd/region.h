@@ -96,8 +96,8 @@ struct region_guard {
 void region_guard_arm(struct region_guard *g); // private to the macro
 void region_unguard(struct region_guard *g);
 #define region_guard(g) (region_guard_arm(g), sigsetjmp((g)->env, 0))
-// The SIGBUS handler, over whatever handler there is; done by region_map_new. A fault elsewhere does
-// what it did before.
+// The SIGBUS handler, over whatever handler there is; done by region_map_new. A fault elsewhere
+// does what it did before.
 void region_guard_install(void);
 
 // memcpy under guard. 0 or -EFAULT.
