@@ -52,9 +52,9 @@ struct stream_read {
     ssize_t *bytes_read;
     struct word *word;
     // locked
-    unsigned turns; // 1: it is to be carried out, 2: the stream has passed
+    unsigned turns; // 1: it is being carried out, 2: the stream has passed
     bool carried_out;
-    unsigned refs; // whoever puts it on the stream, and whoever ends it
+    unsigned refs; // of who puts it on the stream, who reads, and who ends it
 };
 
 struct cuda_streams {
@@ -99,21 +99,25 @@ static void carry_out(struct stream_read *r)
     atomic_store_explicit(r->word->at, 1, memory_order_release);
 }
 
-static void take_turn(struct cuda_streams *s, struct stream_read *r, bool passed)
+// As soon as the value is written the stream goes on, and another thread may take the second turn.
+static void take_first_turn(struct cuda_streams *s, struct stream_read *r)
+{
+    carry_out(r);
+    pthread_mutex_lock(&s->locked.mutex);
+    r->carried_out = true;
+    unref_locked(r);
+    pthread_cond_broadcast(&s->locked.end);
+    pthread_mutex_unlock(&s->locked.mutex);
+}
+
+static void take_second_turn(struct cuda_streams *s, struct stream_read *r)
 {
     struct destination to = r->to;
 
-    if (!passed)
-        carry_out(r);
     pthread_mutex_lock(&s->locked.mutex);
-    r->carried_out = true;
-    pthread_cond_broadcast(&s->locked.end);
-    if (passed)
-        read_end_locked(s, r);
+    read_end_locked(s, r);
     pthread_mutex_unlock(&s->locked.mutex);
-    if (passed)
-        destination_end(
-            &to); // perhaps the buffer's end, with calls that host functions must not make
+    destination_end(&to); // perhaps the buffer's end, with calls that host functions must not make
 }
 
 static void *thread_main(void *arg)
@@ -125,11 +129,14 @@ static void *thread_main(void *arg)
     for (;;) {
         r = list_first(&s->locked.ready, struct stream_read, link);
         if (r) {
-            bool passed = ++r->turns == 2;
+            bool first = r->turns++ == 0;
 
             list_remove(&r->link);
             pthread_mutex_unlock(&s->locked.mutex);
-            take_turn(s, r, passed);
+            if (first)
+                take_first_turn(s, r);
+            else
+                take_second_turn(s, r);
             pthread_mutex_lock(&s->locked.mutex);
         } else if (s->locked.closing) {
             break;
@@ -257,7 +264,7 @@ static CUresult put_on_stream(struct cuda_streams *s, struct stream_read *r, CUs
     CUresult error, accepted;
     CUdeviceptr at;
 
-    r->refs = 2;
+    r->refs = 3;
     pthread_mutex_lock(&s->locked.mutex);
     error = prepare_locked(s, r, &at);
     pthread_mutex_unlock(&s->locked.mutex);
@@ -268,8 +275,10 @@ static CUresult put_on_stream(struct cuda_streams *s, struct stream_read *r, CUs
     accepted = s->cuda->d->cuLaunchHostFunc(stream, on_turn, r);
     error = accepted == CUDA_SUCCESS ? wait_and_pass(s, r, at, stream) : accepted;
     pthread_mutex_lock(&s->locked.mutex);
-    if (accepted != CUDA_SUCCESS)
+    if (accepted != CUDA_SUCCESS) {
+        unref_locked(r);
         read_end_locked(s, r);
+    }
     unref_locked(r);
     pthread_mutex_unlock(&s->locked.mutex);
     return error;
