@@ -194,12 +194,13 @@ static CUresult open_handle(struct memory *m, const struct engine_open_message *
     if (r != CUDA_SUCCESS)
         return r;
     m->ipc = true;
-    r = d->cuMemGetAddressRange(&base, &size, m->base);
-    // what the host says of its memory is not to be believed
-    if (r == CUDA_SUCCESS && (o->handle_offset > size || m->size > size - o->handle_offset))
-        r = CUDA_ERROR_INVALID_VALUE;
     m->window = m->base + o->handle_offset;
-    return r;
+    // What the host says of its memory is not to be believed. Where the driver does not tell the
+    // size it refuses each copy that goes beyond.
+    if (d->cuMemGetAddressRange(&base, &size, m->base) == CUDA_SUCCESS &&
+        (o->handle_offset > size || m->size > size - o->handle_offset))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
 }
 
 static CUresult open_on_device(struct memory *m, const struct engine_open_message *o, int fd)

@@ -161,6 +161,9 @@ def test_every_call_lands_the_right_bytes(world, way):
     read_all_kinds(gpu)
     assert int(gpu.ask("stats").split()[0]) > 2 * BIG
     assert gpu.events == []
+    world.gpus.remove(gpu)
+    assert gpu.stop() == 0
+    mounts.wait_until(lambda: not daemon.helpers(), what="the helper outlives its session")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -5,6 +5,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define POOL (16 * MIB)
 
@@ -257,6 +259,39 @@ static void sixty_four_readers_on_three_loops_do_not_deadlock(void **state)
     readers_of_more_than_there_is_memory(3);
 }
 
+static void a_shared_pool_lies_in_its_descriptor(void **state)
+{
+    struct cache_config config = {.memory = POOL, .data_loops = 1, .shared = true};
+    char *error = NULL;
+    struct cache *c;
+    uint64_t len;
+    void *base;
+    char byte;
+    int fd;
+
+    assert_int_equal(cache_new(&c, &config, &error), 0);
+    cache_arena(c, &fd, &base, &len);
+    assert_true(fd >= 0);
+    assert_int_equal(len, POOL);
+    memcpy((char *)base + 12345, "x", 1);
+    assert_int_equal(pread(fd, &byte, 1, 12345), 1);
+    assert_int_equal(byte, 'x');
+    assert_int_equal(ftruncate(fd, 4096), -1); // nobody can take it away
+    cache_free(c);
+}
+
+static void a_pool_that_is_not_shared_has_no_descriptor(void **state)
+{
+    uint64_t len;
+    void *base;
+    int fd;
+
+    world_begin(POOL, 1);
+    cache_arena(world, &fd, &base, &len);
+    assert_int_equal(fd, -1);
+    world_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +305,8 @@ int main(void)
         cmocka_unit_test(a_cancelled_read_lets_those_behind_it_go_on),
         cmocka_unit_test(sixty_four_readers_share_sixteen_mebibytes),
         cmocka_unit_test(sixty_four_readers_on_three_loops_do_not_deadlock),
+        cmocka_unit_test(a_shared_pool_lies_in_its_descriptor),
+        cmocka_unit_test(a_pool_that_is_not_shared_has_no_descriptor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,9 +202,13 @@ static void an_error_of_a_copy_sticks_and_stops_what_is_behind_it(void **state)
 
 static void a_child_process_has_no_driver(void **state)
 {
-    pid_t pid = fork();
+    pid_t pid;
     int status, n;
 
+#ifdef __SANITIZE_THREAD__
+    skip(); // a child of a process with threads has no end under it
+#endif
+    pid = fork();
     if (pid == 0)
         _exit(d->cuDeviceGetCount(&n) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1);
     waitpid(pid, &status, 0);
