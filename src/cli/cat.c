@@ -69,6 +69,7 @@ static int take_range(struct fetch_object *o, const char *range)
         rc = 0;
     }
     free(from);
+    o->part = true;
     return rc;
 }
 

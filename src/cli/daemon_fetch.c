@@ -99,9 +99,9 @@ static void take(struct daemon_fetch *f, const struct os2g_io_event *e)
 
 // --- what is asked for ---
 
-static bool is_small(const struct daemon_fetch *f, const struct fetch_object *o)
+static bool is_whole(const struct daemon_fetch *f, const struct fetch_object *o)
 {
-    return o->offset == 0 && o->size <= f->slot_bytes;
+    return !o->part && o->offset == 0 && o->size <= f->slot_bytes;
 }
 
 static void open_object(struct daemon_fetch *f, struct fetch_object *o)
@@ -116,7 +116,7 @@ static void open_object(struct daemon_fetch *f, struct fetch_object *o)
         fail(f, o, rc, "");
         return;
     }
-    if (o->offset >= o->size || is_small(f, o))
+    if (o->offset >= o->size || is_whole(f, o))
         return;
     rc = os2g_open(f->c, o->key, file);
     if (rc == 0)
@@ -147,7 +147,7 @@ static int ask(struct daemon_fetch *f, struct fetch_object *o)
 {
     unsigned number = (unsigned)(f->next % f->n_slots);
     struct slot *s = &f->slots[number];
-    struct os2g_io io = {.kind = is_small(f, o) ? OS2G_IO_FETCH : OS2G_IO_READ,
+    struct os2g_io io = {.kind = is_whole(f, o) ? OS2G_IO_FETCH : OS2G_IO_READ,
                          .file = f->files[o - f->objects],
                          .key = o->key,
                          .buffer_base = os2g_buffer_base(f->buffer),

@@ -16,6 +16,7 @@ struct fetch_object {
     char *etag; // "" : whatever is there
     uint64_t size;
     uint64_t offset; // of the range wanted; [offset, size) is fetched
+    bool part;       // the object may have bytes beyond size
     void *user;
 
     // private
