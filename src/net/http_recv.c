@@ -151,13 +151,15 @@ static enum next recv_head(struct http_conn *c)
 // --- body ---
 
 // Limits iov to len bytes in all; returns how many iovecs are left.
-static int trim(struct iovec *iov, int n, uint64_t len)
+static int trim(struct iovec *iov, int n, uint64_t len, size_t *ret_total)
 {
     int i;
 
+    *ret_total = 0;
     for (i = 0; i < n && len > 0; i++) {
         iov[i].iov_len = (size_t)MIN((uint64_t)iov[i].iov_len, len);
         len -= iov[i].iov_len;
+        *ret_total += iov[i].iov_len;
     }
     return i;
 }
@@ -181,6 +183,8 @@ static enum next move_body(struct http_conn *c, uint64_t left, size_t *budget)
 {
     struct http_exchange *x = c->x;
     struct iovec iov[ROOM_IOVS];
+    bool drained = false;
+    size_t room;
     ssize_t got;
     int n, rc;
 
@@ -199,7 +203,7 @@ static enum next move_body(struct http_conn *c, uint64_t left, size_t *budget)
         loop_io_want(c->io, 0);
         return WAIT;
     }
-    n = trim(iov, n, MIN(left, (uint64_t)*budget));
+    n = trim(iov, n, MIN(left, (uint64_t)*budget), &room);
     if (c->in_pos < c->in_len) {
         got = (ssize_t)copy_out(c, iov, n);
     } else {
@@ -211,6 +215,7 @@ static enum next move_body(struct http_conn *c, uint64_t left, size_t *budget)
         if (got <= 0)
             return cut_short(c, got);
         note_received(c, (size_t)got);
+        drained = (size_t)got < room && !http_link_buffers(c->bytes);
     }
     *budget -= MIN(*budget, (size_t)got);
     x->body_len += (uint64_t)got;
@@ -221,7 +226,10 @@ static enum next move_body(struct http_conn *c, uint64_t left, size_t *budget)
     rc = x->on_body(x, (size_t)got);
     if (c->x != x)
         return GONE;
-    return rc < 0 ? fail(c, rc, NULL) : GO_ON;
+    if (rc < 0)
+        return fail(c, rc, NULL);
+    // asking a socket that has given all it had only costs a system call
+    return drained && (uint64_t)got < left ? WAIT : GO_ON;
 }
 
 static enum next recv_body(struct http_conn *c, size_t *budget)
