@@ -8,7 +8,6 @@
 
 #include <xxhash.h>
 
-#define HEDGE_MAX (1 * MIB)
 // The body of an object that is too large is received up to here, to keep the connection.
 #define DRAIN_MAX (64 * KIB)
 
@@ -59,7 +58,7 @@ static int on_room(struct s3_get *get, struct iovec *iov, int max)
     }
     if (f->at == d->len)
         return -EBADMSG;
-    return dest_iov(d, &f->place, f->at, MIN(d->len - f->at, DIRECT_ROOM), iov, max);
+    return dest_iov(d, &f->place, f->at, MIN(d->len - f->at, ROOM_MAX), iov, max);
 }
 
 static void on_landed(struct s3_get *get, size_t n)

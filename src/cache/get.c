@@ -5,12 +5,6 @@
 
 #include <stdlib.h>
 
-// So much is received at a time at most: it is often written out at once, while the CPU's caches
-// still hold it.
-#define ROOM_MAX (256 * KIB)
-// Requests that s3/ may send twice.
-#define HEDGE_MAX (1 * MIB)
-
 static struct cache_get *get_of(struct s3_get *get)
 {
     return container_of(get, struct cache_get, get);

@@ -14,8 +14,6 @@
 
 // Less than this, if it is here, is not worth two requests around it.
 #define RUN_MIN ((uint32_t)256 << 10)
-// As in get.c. Of the two requests only the one that wins asks for room.
-#define HEDGE_MAX (1 * MIB)
 
 struct landing;
 
@@ -86,7 +84,7 @@ static int on_room(struct s3_get *get, struct iovec *iov, int max)
     if (p->at == p->to)
         return -EBADMSG;
     return dest_iov(ld->op.dest, &p->place, place_of(ld, p->at),
-                    MIN((uint64_t)p->to - p->at, DIRECT_ROOM), iov, max);
+                    MIN((uint64_t)p->to - p->at, ROOM_MAX), iov, max);
 }
 
 static void on_landed(struct s3_get *get, size_t n)

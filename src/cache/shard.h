@@ -60,6 +60,12 @@ static inline unsigned shard_of(const struct cache *c, const struct cache_object
     return (unsigned)(((o->id * 0x9e3779b97f4a7c15u >> 32) + number) % c->n_shards);
 }
 
+// So much is received at a time at most. Less costs more: each receive also works off what came in
+// meanwhile, and tells the sender.
+#define ROOM_MAX (1 * MIB)
+// GETs that s3/ may send twice. Of the two requests only the one that wins asks for room.
+#define HEDGE_MAX (1 * MIB)
+
 // --- get.c: one GET into an extent's pages ---
 
 struct cache_get {
@@ -141,8 +147,6 @@ int dest_iov(const struct cache_dest *d, struct dest_place *place, uint64_t at, 
 // Has the landing of this user cancelled, if it is there.
 void landing_cancel(struct shard *s, const void *user, uint64_t id);
 int landing_error(int error); // of a GET, as whoever asked for the landing is told
-// For an s3_get that lands directly. So much is received at a time at most.
-#define DIRECT_ROOM (1 * MIB)
 
 // --- shard.c ---
 
