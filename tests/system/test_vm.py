@@ -8,8 +8,10 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import shutil
 import signal
 import struct
+import subprocess
 import tempfile
 import time
 
@@ -48,6 +50,7 @@ class Host:
     def __init__(self, stack, server, source="bench", **options):
         top = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="os2g-test-vm-")))
         (top / "mnt").mkdir()
+        self.program = pathlib.Path(shutil.copy(mounts.PROGRAM, top / "os2g"))
         self.bar = vm.Memory(BAR)
         stack.callback(self.bar.close)
         self.bar.fill(GUARD)
@@ -55,7 +58,7 @@ class Host:
         options = {"gpu_memory": self.bar.path, "gdd_group": GROUP,
                    "memory": "128M", "threads": 2, **options}
         self.mount = mounts.Mount(top / "mnt", source, server=server, foreground=True,
-                                  socket=self.socket, **options)
+                                  program=self.program, socket=self.socket, **options)
         stack.callback(self.mount.close)
         programs = [LIBRARY] if LIBRARY.exists() else []
         self.vm = stack.enter_context(vm.Vm([(self.socket, "os2g")], bar=self.bar,
@@ -285,6 +288,15 @@ def read_through(host, disturb, times):
     assert slowest < 2000 * mounts.slowed_down(), slowest
 
 
+def runs_program(host):
+    """Whether the worker there is at the moment runs what lies at host.program now."""
+    try:
+        running = os.stat(f"/proc/{host.mount.child_pid()}/exe")
+    except FileNotFoundError:
+        return False
+    return running.st_ino == host.program.stat().st_ino
+
+
 def test_ten_crashes_of_the_worker_are_not_noticed_by_a_guest(host):
     before = host.mount.status()["worker"]["restarts"]
 
@@ -296,11 +308,17 @@ def test_ten_crashes_of_the_worker_are_not_noticed_by_a_guest(host):
     assert host.mount.status()["worker"]["restarts"] == before + 10
 
 
-def test_an_upgrade_is_not_noticed_by_a_guest(host):
+def test_an_upgrade_to_another_build_is_not_noticed_by_a_guest(host):
+    builds = [("strip", "--strip-debug", "-o"), ("cp", "-T")]  # another one, and back
+
     def upgrade():
-        old = host.mount.child_pid()
+        command, *options = builds.pop(0)
+        new = host.program.with_suffix(".new")
+        subprocess.run([command, *options, *((new, mounts.PROGRAM) if options[-1] == "-o"
+                                             else (mounts.PROGRAM, new))], check=True)
+        new.rename(host.program)
         host.mount.process.send_signal(signal.SIGHUP)
-        mounts.wait_until(lambda: host.mount.child_pid() not in (None, old))
+        mounts.wait_until(lambda: runs_program(host))
 
     read_through(host, upgrade, 2)
 
