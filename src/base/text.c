@@ -6,8 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include <openssl/evp.h>
-
 static const char hex_digits[] = "0123456789abcdef";
 
 void text_hex(const void *data, size_t len, char *out)
@@ -79,36 +77,6 @@ int text_percent_decode(struct buf *out, const char *s, size_t len)
         }
         out->data[out->len++] = (char)c;
     }
-    out->data[out->len] = 0;
-    return 0;
-}
-
-void text_base64(struct buf *out, const void *data, size_t len)
-{
-    buf_reserve(out, (len + 2) / 3 * 4);
-    out->len += (size_t)EVP_EncodeBlock((unsigned char *)out->data + out->len, data, (int)len);
-}
-
-int text_unbase64(struct buf *out, const char *s, size_t len)
-{
-    size_t pad = 0;
-    int n;
-
-    if (len == 0)
-        return 0;
-    if (len % 4 || len > INT32_MAX)
-        return -EINVAL;
-    while (pad < 2 && s[len - 1 - pad] == '=')
-        pad++;
-    // EVP_DecodeBlock would pass over blanks around it and a '=' in it
-    for (size_t i = 0; i < len - pad; i++)
-        if (!isalnum((unsigned char)s[i]) && s[i] != '+' && s[i] != '/')
-            return -EINVAL;
-    buf_reserve(out, len / 4 * 3);
-    n = EVP_DecodeBlock((unsigned char *)out->data + out->len, (const unsigned char *)s, (int)len);
-    if (n < 0)
-        return -EINVAL;
-    out->len += (size_t)n - pad;
     out->data[out->len] = 0;
     return 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of a directory, with their attributes.
+#include "host/dirents.h"
 #include "host/path.h"
 
 #include <fcntl.h>
@@ -18,30 +19,17 @@ struct listing {
     uint8_t *bytes;
 };
 
-// One name out of an answer; how many bytes it takes, 0: it is broken.
-static size_t report(struct listing *l, const struct path_node *dir, const uint8_t *at, size_t len)
+static void report(struct listing *l, const struct path_node *dir, const struct dirent_plus *d)
 {
-    struct fuse_direntplus d;
-    char name[256];
     struct os2g_stat st;
-    size_t size;
 
-    if (len < FUSE_NAME_OFFSET_DIRENTPLUS)
-        return 0;
-    memcpy(&d, at, FUSE_NAME_OFFSET_DIRENTPLUS);
-    size = FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET_DIRENTPLUS + (size_t)d.dirent.namelen);
-    if (!d.dirent.namelen || d.dirent.namelen >= sizeof(name) || size > len)
-        return 0;
-    memcpy(name, at + FUSE_NAME_OFFSET_DIRENTPLUS, d.dirent.namelen);
-    name[d.dirent.namelen] = 0;
-    if (d.entry_out.nodeid)
-        transport_forget(l->client->transport, dir->generation, d.entry_out.nodeid, 1);
-    if (l->ended || !strcmp(name, ".") || !strcmp(name, ".."))
-        return size;
-    path_stat(&d.entry_out.attr, &st);
+    if (d->entry.nodeid)
+        transport_forget(l->client->transport, dir->generation, d->entry.nodeid, 1);
+    if (l->ended || !strcmp(d->name, ".") || !strcmp(d->name, ".."))
+        return;
+    path_stat(&d->entry.attr, &st);
     l->begun = true;
-    l->ended = l->fn(l->arg, name, &st);
-    return size;
+    l->ended = l->fn(l->arg, d->name, &st);
 }
 
 // The next names; how many bytes they take, 0: there are no more.
@@ -61,15 +49,14 @@ static int read_some(struct listing *l, const struct path_node *dir, uint64_t ha
                                      .deadline_ns = deadline_ns,
                                  });
 
-    for (size_t at = 0; rc > 0 && at < (size_t)rc;) {
-        size_t n = report(l, dir, l->bytes + at, (size_t)rc - at);
-        struct fuse_direntplus d;
+    for (size_t at = 0, n; rc > 0 && at < (size_t)rc; at += n) {
+        struct dirent_plus d;
 
+        n = dirents_take(l->bytes + at, (size_t)rc - at, &d);
         if (!n)
             return -EIO;
-        memcpy(&d, l->bytes + at, FUSE_NAME_OFFSET_DIRENTPLUS);
-        *offset = d.dirent.off;
-        at += n;
+        *offset = d.next;
+        report(l, dir, &d);
     }
     return rc;
 }

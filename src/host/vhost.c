@@ -243,7 +243,7 @@ static void cancel(struct transport *t, struct transport_request *r)
     struct vhost *v = from_base(t);
 
     pthread_mutex_lock(&v->locked.lock.mutex);
-    if (r->slot == PLACE_UNSENT) {
+    if (r->slot == PLACE_UNSENT || r->slot == PLACE_RENEWAL) {
         list_remove(&r->link);
         vhost_post_locked(v, r, -ECANCELED);
         vhost_wake_locked(v);
@@ -344,8 +344,11 @@ void vhost_collect_locked(struct vhost *v, struct list *ended, struct list *rene
     }
     list_splice_back(ended, &v->locked.posted);
     // in no session nothing can be put right
-    if (v->locked.state == VHOST_UP)
+    if (v->locked.state == VHOST_UP) {
+        list_for_each (it, &v->locked.renewals)
+            list_entry(it, struct transport_request, link)->slot = PLACE_RENEWING;
         list_splice_back(renewals, &v->locked.renewals);
+    }
     list_for_each (it, ended)
         v->locked.n_active--;
     if (!list_empty(ended) && v->locked.n_room_waiters)

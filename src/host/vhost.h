@@ -34,7 +34,8 @@ enum vhost_state { VHOST_GONE, VHOST_DOWN, VHOST_UP };
 enum vhost_place { // values of transport_request.slot besides a slot's number
     PLACE_UNSENT = -1,
     PLACE_RENEWAL = -2,
-    PLACE_ENDED = -3, // posted, or beyond
+    PLACE_RENEWING = -3, // by a thread that collects
+    PLACE_ENDED = -4,    // posted, or beyond
 };
 
 struct vhost_slot {

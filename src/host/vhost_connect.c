@@ -15,7 +15,7 @@
 // daemon that is slow to start.
 #define ATTEMPT_MIN_NS (2 * NS_PER_S)
 
-// A socket's backlog may be full, and a daemon about to end accepts nobody any more.
+// A daemon that is about to end closes connections: the next attempt starts another.
 #define FIRST_ATTEMPTS 5
 
 static struct vhost *from_base(struct transport *t)
@@ -168,11 +168,10 @@ static int first_attempt(struct vhost *v)
     uint64_t deadline = clock_monotonic_ns() + v->timeout_ns;
     struct timespec pause = {.tv_nsec = (long)BACKOFF_MIN_NS};
     struct vhost_session *s;
-    int rc = -EAGAIN;
+    unsigned closed = 0;
+    int rc;
 
-    for (unsigned i = 0; i < FIRST_ATTEMPTS && (rc == -EAGAIN || rc == -EPIPE); i++) {
-        if (i)
-            nanosleep(&pause, NULL);
+    for (;;) {
         pthread_mutex_lock(&v->control.lock.mutex);
         rc = attempt(v, &s, deadline);
         if (rc == 0) {
@@ -182,6 +181,13 @@ static int first_attempt(struct vhost *v)
             pthread_mutex_unlock(&v->locked.lock.mutex);
         }
         pthread_mutex_unlock(&v->control.lock.mutex);
+        if (rc == -EPIPE)
+            closed++;
+        // -EAGAIN: many are connecting at the moment
+        if ((rc != -EAGAIN && rc != -EPIPE) || closed == FIRST_ATTEMPTS ||
+            clock_monotonic_ns() >= deadline)
+            break;
+        nanosleep(&pause, NULL);
     }
     return rc == -EAGAIN || rc == -EPIPE ? -ECONNREFUSED : rc;
 }

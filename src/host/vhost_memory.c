@@ -198,14 +198,9 @@ int vhost_memory_add_cuda(struct transport *t, struct transport_memory **ret, in
 
 // --- taking it away ---
 
-// Whatever names m and is not with the device, or is and is done with (fenced): ends.
-static void end_requests(struct vhost *v, struct transport_memory *m, bool fenced)
+static void end_listed_locked(struct vhost *v, struct list *l, const struct transport_memory *m)
 {
-    struct list all = LIST_INIT(all);
-
-    pthread_mutex_lock(&v->locked.lock.mutex);
-    m->cut = true;
-    list_for_each_safe (it, &v->locked.unsent) {
+    list_for_each_safe (it, l) {
         struct transport_request *r = list_entry(it, struct transport_request, link);
 
         if (r->memory == m) {
@@ -213,6 +208,15 @@ static void end_requests(struct vhost *v, struct transport_memory *m, bool fence
             vhost_post_locked(v, r, -ECANCELED);
         }
     }
+}
+
+// Whatever names m and is not with the device, or is and is done with (fenced): ends.
+static void end_requests(struct vhost *v, struct transport_memory *m, bool fenced)
+{
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    m->cut = true;
+    end_listed_locked(v, &v->locked.unsent, m);
+    end_listed_locked(v, &v->locked.renewals, m);
     for (unsigned i = 0; fenced && i < MIN(v->depth, SESSION_SLOT_MAX) + SESSION_LARGE; i++) {
         struct transport_request *r = v->locked.slots[i].request;
 
