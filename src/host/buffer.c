@@ -13,6 +13,7 @@
 
 #define BUFFER_ALIGN (2 * MIB)
 #define PAGE         ((size_t)4096)
+#define BUFFER_LINK  sizeof(void *) // an entry of the table
 
 // --- the table; locked ---
 
@@ -50,10 +51,9 @@ int buffer_insert(struct os2g_buffer *b)
     if (!overlap) {
         if (c->locked.n == c->locked.size) {
             c->locked.size = c->locked.size ? 2 * c->locked.size : 16;
-            c->locked.buffers = xrealloc(c->locked.buffers, c->locked.size * sizeof(b));
+            c->locked.buffers = xrealloc(c->locked.buffers, c->locked.size * BUFFER_LINK);
         }
-        memmove(&c->locked.buffers[i + 1], &c->locked.buffers[i],
-                (c->locked.n - i) * sizeof(struct os2g_buffer *));
+        memmove(&c->locked.buffers[i + 1], &c->locked.buffers[i], (c->locked.n - i) * BUFFER_LINK);
         c->locked.buffers[i] = b;
         c->locked.n++;
     }
@@ -69,8 +69,7 @@ static bool take_out_locked(struct os2g *c, struct os2g_buffer *b)
     if (i == c->locked.n || c->locked.buffers[i] != b)
         return false;
     c->locked.n--;
-    memmove(&c->locked.buffers[i], &c->locked.buffers[i + 1],
-            (c->locked.n - i) * sizeof(struct os2g_buffer *));
+    memmove(&c->locked.buffers[i], &c->locked.buffers[i + 1], (c->locked.n - i) * BUFFER_LINK);
     return true;
 }
 
@@ -122,7 +121,7 @@ int destination_find(struct os2g *c, void *base, size_t size, off_t offset, stru
     *ret = (struct destination){
         .buffer = b,
         .offset = b ? address - (uintptr_t)b->base : 0,
-        .address = (void *)address,
+        .address = (uint8_t *)base + offset,
     };
     return 0;
 }
@@ -179,7 +178,7 @@ static void *map_aligned(size_t size, int fd)
 
     if (p == MAP_FAILED)
         return MAP_FAILED;
-    at = (uint8_t *)ALIGN_UP((uintptr_t)p, BUFFER_ALIGN);
+    at = p + (ALIGN_UP((uintptr_t)p, BUFFER_ALIGN) - (uintptr_t)p);
     if (mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
         int error = errno;
 

@@ -60,7 +60,7 @@ static int open_node(void *arg, struct path_node *n)
     struct opened *o = arg;
     struct os2g *c = o->client;
     struct fuse_open_in in = {.flags = O_RDONLY};
-    struct fuse_open_out out;
+    struct fuse_open_out out = {0};
     uint64_t deadline = client_deadline(c);
     int rc;
 
@@ -103,7 +103,7 @@ static int open_path(struct os2g *c, const char *path, struct opened *ret)
 
 int os2g_open(struct os2g *c, const char *path, struct os2g_file **ret)
 {
-    struct opened o;
+    struct opened o = {0};
     struct os2g_file *f;
     int rc = client_enter(c);
 
@@ -171,7 +171,7 @@ static bool same_version(const struct os2g_file *f, const struct os2g_stat *st)
 int file_renew(struct os2g_file *f)
 {
     struct os2g *c = f->client;
-    struct opened o;
+    struct opened o = {0};
     unsigned generation;
     uint64_t node, handle;
     bool install;

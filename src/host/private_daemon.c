@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/rendezvous.h"
+#include "base/text.h"
 #include "host/spawn.h"
 #include "host/vhost_message.h"
 
@@ -34,10 +35,11 @@ static bool matters(const char *entry)
 {
     static const char *const secret[] = {"AWS_SECRET_ACCESS_KEY=", "AWS_SESSION_TOKEN="};
 
-    if (strncmp(entry, "AWS_", 4) && strncmp(entry, "OS2G_", 5) && strncmp(entry, "HOME=", 5))
+    if (!text_starts_with(entry, "AWS_") && !text_starts_with(entry, "OS2G_") &&
+        !text_starts_with(entry, "HOME="))
         return false;
     for (unsigned i = 0; i < ARRAY_LEN(secret); i++)
-        if (!strncmp(entry, secret[i], strlen(secret[i])))
+        if (text_starts_with(entry, secret[i]))
             return false;
     return true;
 }

@@ -30,8 +30,8 @@ static unsigned n_small(const struct vhost *v)
 
 static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadline_ns)
 {
-    struct vhost_session *s = NULL;
-    int socket, rc = message_connect(&socket, v->path);
+    struct vhost_session *s;
+    int socket = -1, rc = message_connect(&socket, v->path);
 
     if ((rc == -ENOENT || rc == -ECONNREFUSED) && v->start)
         rc = v->start(v->start_arg, &socket);
@@ -39,16 +39,16 @@ static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadlin
         rc = session_explain(rc, v->path);
     if (rc == 0)
         rc = session_open(&s, socket, v->path, n_small(v), v->call_fd, deadline_ns);
-    if (rc == 0)
-        rc = session_hello(s, v->call_fd, deadline_ns);
+    if (rc != 0)
+        return rc;
+    rc = session_hello(s, v->call_fd, deadline_ns);
     if (rc == 0)
         rc = vhost_memory_tell_all(v, s, deadline_ns);
-    if (rc < 0) {
+    if (rc != 0)
         session_close(s);
-        return rc;
-    }
-    *ret = s;
-    return 0;
+    else
+        *ret = s;
+    return rc;
 }
 
 static void up_locked(struct vhost *v, struct vhost_session *s)

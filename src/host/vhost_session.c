@@ -294,7 +294,7 @@ int session_exchange(struct vhost_session *s, int call_fd, uint32_t opcode, cons
     rc = wait_for_answer(s, call_fd, deadline_ns);
     if (rc == 0)
         rc = slots_answer(&s->slots, 0, 1, out_len, 0, &a);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     memcpy(out, a.out, a.out_got);
     return a.error ? a.error : (int)a.out_got;
