@@ -94,10 +94,12 @@ static void arming_tells_what_came_meanwhile(void **state)
     struct world *w = *state;
 
     ring_add(&w->r, 0);
-    assert_true(ring_arm(&w->r));
+    assert_true(ring_arm(&w->r, 1));
     assert_int_equal(vring_used_event(&w->r.v), 0);
+    assert_true(ring_arm(&w->r, 3)); // at the third
+    assert_int_equal(vring_used_event(&w->r.v), 2);
     use(&w->r, 0, 0);
-    assert_false(ring_arm(&w->r));
+    assert_false(ring_arm(&w->r, 1));
 }
 
 static void fill(struct world *w, unsigned i, size_t in_len, size_t out_len, uint64_t data_len)
