@@ -180,19 +180,18 @@ static bool find_slot(struct daemon_fetch *f)
 static int run(struct daemon_fetch *f)
 {
     struct os2g_io_event events[SLOTS_MAX];
+    struct fetch_object *o = NULL;
     int rc = 0;
 
-    do {
-        struct fetch_object *o;
-
+    for (;;) {
         while (rc >= 0 && find_slot(f) && (o = next_object(f)))
             rc = ask(f, o);
-        if (rc >= 0 && f->busy)
-            rc = os2g_batch_status(f->batch, 1, f->n_slots, events, NULL);
-        for (int i = 0; f->busy && i < rc; i++)
+        if (rc < 0 || !f->busy)
+            return MIN(rc, 0); // nothing under way, and all slots idle: all was asked for
+        rc = os2g_batch_status(f->batch, 1, f->n_slots, events, NULL);
+        for (int i = 0; i < rc; i++)
             take(f, &events[i]);
-    } while (rc >= 0 && f->busy);
-    return rc < 0 ? rc : 0;
+    }
 }
 
 int daemon_fetch_run(struct session *s, const struct fetch_config *config,

@@ -76,6 +76,17 @@ def test_cp_copies_what_is_below_a_prefix(place):
     assert found == ["b.bin", "deep/c.bin", "empty"]
 
 
+def test_many_small_objects_that_the_daemon_has_already(server, mount, tmp_path):
+    s = server("--synthetic", "bench: %04d 1000 x 2000")
+    mount("bench", server=s, socket=tmp_path / "socket")
+    for n in range(3):
+        done = subprocess.run([mounts.PROGRAM, "cp", "-r", "s3://bench", tmp_path / str(n)],
+                              check=True, stdout=subprocess.PIPE, timeout=mounts.SECONDS,
+                              env=mounts.environment(access=None,
+                                                     OS2G_SOCKET=str(tmp_path / "socket")))
+        assert done.stdout == b"2000 copied, 0 skipped, 0 failed\n"
+
+
 def test_what_is_not_there_is_said(place):
     for words in (("cat", "s3://bench/none"), ("cp", "s3://bench/none", place.dir / "none")):
         done = place(*words, check=False)
