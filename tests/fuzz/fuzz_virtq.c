@@ -79,7 +79,7 @@ static void share(struct world *w, size_t i)
 static void start(struct world *w, uint32_t base, bool resumed)
 {
     w->start.ring.base = base;
-    w->start.resumed = resumed;
+    w->start.start += !resumed;
     w->n_taken = 0;
     w->running = virtq_start(&w->q, w->map, &w->log, &w->start, -1) == 0;
 }

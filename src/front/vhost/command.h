@@ -18,10 +18,10 @@ enum vhost_command_kind {
     // The host has gone. Done: nothing touches its memory any more, and what it held of nodes and
     // handles has been given back. Done by a worker that knew it only from its memory, too.
     VHOST_SESSION_REMOVE,
-    VHOST_REGION_ADD,      // fd: memory; region
-    VHOST_REGION_REMOVE,   // region. Done: nothing can land there any more
-    // fd: kick; ring, queue. Also goes on after a crash (session memory). Done goes out before the
-    // answer to any request does: a start that was not done is one of which the host saw nothing.
+    VHOST_REGION_ADD,    // fd: memory; region
+    VHOST_REGION_REMOVE, // region. Done: nothing can land there any more
+    // fd: kick; ring, queue, start. Goes on after a crash: the session's memory knows the start
+    // that it is of.
     VHOST_QUEUE_START,
     // fd: call, or -1. Follows a start; signalled at once, for answers may have gone out before, or
     // to the one that it replaces.
@@ -34,7 +34,7 @@ struct vhost_command {
     uint32_t session; // number, never used again by another
     uint64_t seq;
     uint32_t queue;
-    uint32_t resumed; // QUEUE_START: by a new worker; requests in the log are carried out
+    uint32_t start; // QUEUE_START: its number, never 0; the same again when a new worker is told
     struct {
         uint64_t addr, user_addr, size, fd_offset;
     } region;

@@ -38,11 +38,12 @@ struct link_ring {
     uint64_t desc, avail, used;
     bool has_size, has_base, has_addr;
     bool enabled;
-    bool running;                 // the worker has been told, or the next one will be
-    bool started;                 // a worker has said that it does: there may be answers
-    bool stopping;                // by the message that is carried out
-    bool paused;                  // its memory went while it ran
-    uint64_t start_seq, stop_seq; // of the commands that the worker has not done yet, or 0
+    bool running;      // the worker has been told, or the next one will be
+    uint32_t start;    // number of this start
+    bool told;         // some worker has been, of this start: there may be answers
+    bool stopping;     // by the message that is carried out
+    bool paused;       // its memory went while it ran
+    uint64_t stop_seq; // of the command that the worker has not done yet, or 0
 };
 
 enum link_phase { LINK_IDLE, LINK_STOPPING, LINK_REMOVING, LINK_ADDING };
@@ -64,6 +65,7 @@ struct vhost_link {
     uint8_t tag[36];
     uint64_t since_s;
     uint64_t last_seq;
+    uint32_t last_start;
 
     uint64_t features, protocol_features;
     bool has_features;

@@ -32,7 +32,7 @@ static void say_call(struct vhost_link *l, unsigned i)
 static void say_start(struct vhost_link *l, unsigned i)
 {
     struct link_ring *r = &l->rings[i];
-    struct vhost_command c = {.kind = VHOST_QUEUE_START, .queue = i, .resumed = r->started};
+    struct vhost_command c = {.kind = VHOST_QUEUE_START, .queue = i, .start = r->start};
 
     c.ring.desc = r->desc;
     c.ring.avail = r->avail;
@@ -40,7 +40,7 @@ static void say_start(struct vhost_link *l, unsigned i)
     c.ring.size = r->size;
     c.ring.base = r->base;
     c.ring.features = l->features;
-    r->start_seq = link_send(l, &c, r->kick_fd);
+    r->told |= link_send(l, &c, r->kick_fd) != 0;
     if (r->call_fd >= 0)
         say_call(l, i);
 }
@@ -153,7 +153,8 @@ int link_rings_start(struct vhost_link *l, char **ret_why)
             return link_broken(ret_why, "ring %u does not lie in memory that is shared", i);
         }
         r->running = true;
-        r->started = r->paused = false;
+        r->told = r->paused = false;
+        r->start = ++l->last_start;
         say_start(l, i);
     }
     return 0;
@@ -193,8 +194,8 @@ void link_rings_stop_homeless(struct vhost_link *l)
 static void stopped(struct link_ring *r, uint32_t base)
 {
     r->base = base;
-    r->running = r->started = r->stopping = false;
-    r->start_seq = r->stop_seq = 0;
+    r->running = r->told = r->stopping = false;
+    r->stop_seq = 0;
 }
 
 void link_rings_send_stopping(struct vhost_link *l)
@@ -206,7 +207,7 @@ void link_rings_send_stopping(struct vhost_link *l)
             continue;
         say_stop(l, i);
         // no worker has ever taken anything from it
-        if (!r->stop_seq && !r->started)
+        if (!r->told)
             stopped(r, r->base);
     }
 }
@@ -224,12 +225,8 @@ void link_rings_done(struct vhost_link *l, uint64_t seq, uint64_t value)
     for (unsigned i = 0; i < VHOST_QUEUES; i++) {
         struct link_ring *r = &l->rings[i];
 
-        if (r->start_seq == seq) {
-            r->started = true;
-            r->start_seq = 0;
-        } else if (r->stop_seq == seq) {
+        if (r->stop_seq == seq)
             stopped(r, value & UINT16_MAX);
-        }
     }
 }
 
@@ -237,13 +234,8 @@ void link_rings_done(struct vhost_link *l, uint64_t seq, uint64_t value)
 
 void link_rings_worker_died(struct vhost_link *l)
 {
-    for (unsigned i = 0; i < VHOST_QUEUES; i++) {
-        struct link_ring *r = &l->rings[i];
-
-        r->start_seq = r->stop_seq = 0;
-        if (r->stopping && !r->started)
-            stopped(r, r->base);
-    }
+    for (unsigned i = 0; i < VHOST_QUEUES; i++)
+        l->rings[i].stop_seq = 0;
 }
 
 void link_rings_resume(struct vhost_link *l)

@@ -89,8 +89,8 @@ static unsigned count_busy(const struct virtq_log *log)
     return n;
 }
 
-// The worker before died while the queue ran. Its last push may have got as far as the used index,
-// but not to the log.
+// The worker before has died. Its last push may have got as far as the used index, but not to the
+// log.
 static int settle(struct virtq_log *log, uint16_t used_idx)
 {
     uint16_t pushed = (uint16_t)(used_idx - log->used_idx);
@@ -103,11 +103,21 @@ static int settle(struct virtq_log *log, uint16_t used_idx)
     return 0;
 }
 
-static void log_empty(struct virtq_log *log, uint32_t size, uint16_t used_idx)
+// A death in between leaves a log without a size, which is as empty.
+static void log_empty(struct virtq_log *log, const struct vhost_command *start, uint16_t used_idx)
 {
+    __atomic_store_n(&log->size, 0, __ATOMIC_SEQ_CST);
     memset(log, 0, sizeof(*log));
     log->used_idx = used_idx;
-    __atomic_store_n(&log->size, size, __ATOMIC_RELEASE);
+    log->start = start->start;
+    __atomic_store_n(&log->size, start->ring.size, __ATOMIC_RELEASE);
+}
+
+// It goes on where it was stopped. A death in between leaves a log that is of this start.
+static void log_go_on(struct virtq_log *log, const struct vhost_command *start)
+{
+    __atomic_store_n(&log->start, start->start, __ATOMIC_RELEASE);
+    __atomic_store_n(&log->stopped_base, 0, __ATOMIC_RELEASE);
 }
 
 static int older(const void *a, const void *b, void *arg)
@@ -151,19 +161,20 @@ static int read_log(struct virtq *q, const struct vhost_command *start)
         return rc;
     if (log->size > VHOST_RING_MAX)
         return -EBADMSG;
-    if (start->resumed && log->size != 0 && log->stopped_base == 0) {
+    if (log->size != 0 && log->start == start->start) {
         if (log->size != q->size)
             return -EINVAL;
         rc = settle(log, used_idx);
+        if (rc < 0)
+            return rc;
+        log_go_on(log, start);
         base = (uint16_t)(used_idx + count_busy(log));
     } else if (log->size == q->size && log->stopped_base == (uint32_t)base + 1 &&
                log->used_idx == used_idx && (uint16_t)(used_idx + count_busy(log)) == base) {
-        log->stopped_base = 0;
+        log_go_on(log, start);
     } else {
-        log_empty(log, q->size, used_idx);
+        log_empty(log, start, used_idx);
     }
-    if (rc < 0)
-        return rc;
     q->last_avail = q->seen_avail = base;
     q->locked.used_idx = used_idx;
     collect_pending(q);
@@ -470,6 +481,21 @@ static int pop_pending(struct virtq *q, struct virtq_chain *ret, const char **re
     return 1;
 }
 
+// The host may offer a head again as soon as it sees the used index, while the push that gave it
+// back (last_head's) is not through with the log yet: its end is waited for. Then the request is
+// not taken for one in progress, nor does settle() undo its mark if the worker dies now.
+static bool is_in_progress(struct virtq *q, uint16_t head)
+{
+    bool b = busy(q->log, head);
+
+    if (!b && __atomic_load_n(&q->log->last_head, __ATOMIC_ACQUIRE) != head)
+        return false;
+    pthread_mutex_lock(&q->locked.mutex);
+    b = busy(q->log, head);
+    pthread_mutex_unlock(&q->locked.mutex);
+    return b;
+}
+
 int virtq_pop(struct virtq *q, struct virtq_chain *ret, const char **ret_why)
 {
     uint16_t head;
@@ -489,7 +515,7 @@ int virtq_pop(struct virtq *q, struct virtq_chain *ret, const char **ret_why)
         *ret_why = "a head outside the ring";
         return -EBADMSG;
     }
-    if (busy(q->log, head)) {
+    if (is_in_progress(q, head)) {
         *ret_why = "a head that is in progress";
         return -EBADMSG;
     }

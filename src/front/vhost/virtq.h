@@ -29,7 +29,7 @@ struct virtq_log {
     uint16_t used_idx, last_head;
     uint64_t counter;
     uint32_t stopped_base; // what QUEUE_STOP answered, plus one; 0: it runs
-    uint32_t pad;
+    uint32_t start;        // of which QUEUE_START it is
     struct virtq_log_entry entry[VHOST_RING_MAX];
 };
 
@@ -56,10 +56,11 @@ struct virtq {
     } locked;
 };
 
-// log: zeroed, or of the worker before. resumed, or the ring goes on at the base that it was
-// stopped at with as many requests unanswered as the log holds: those are pending. Else the log
-// is emptied. kick_fd becomes q's on success. 0; -EINVAL (size, alignment, a part of the ring in no
-// region); -EFAULT; -EBADMSG (the ring's used index is not what the log says).
+// log: zeroed, or of before. If it is of this very start (a worker has died, whether or not it had
+// stopped the queue), or the ring goes on at the base that it was stopped at with as many requests
+// unanswered as the log holds, those are pending. Else the log is emptied. kick_fd becomes q's on
+// success. 0; -EINVAL (size, alignment, a part of the ring in no region); -EFAULT; -EBADMSG (the
+// ring's used index is not what the log says).
 int virtq_start(struct virtq *q, const struct region_map *map, struct virtq_log *log,
                 const struct vhost_command *start, int kick_fd);
 // Nobody pushes any more, nor watches kick_fd, which is closed. Returns the base. Requests in

@@ -232,7 +232,8 @@ void host_start(struct host *h, uint32_t base, bool resumed)
 {
     struct vhost_command c = with(h, driver_start(&h->driver, base));
 
-    c.resumed = resumed;
+    h->starts += !resumed;
+    c.start = MAX(h->starts, 1u); // another process may have counted
     device_do(h->device, c, h->kick_fd);
     device_do(h->device, plain(h, VHOST_QUEUE_CALL), h->call_fd);
 }

@@ -53,11 +53,12 @@ struct host {
     int memory_fd, kick_fd, call_fd;
     uint32_t used[HOST_SLOTS];
     bool answered[HOST_SLOTS];
+    uint32_t starts;
     uint64_t unique;
 };
 
 void host_make(struct host *h, uint32_t session); // its memory, without a device
-// SESSION_ADD, REGION_ADD, QUEUE_START. resumed: to a worker after the first.
+// SESSION_ADD, REGION_ADD, QUEUE_START. resumed: to a worker after the first, the start of before.
 void host_attach(struct host *h, struct device *d, bool resumed);
 void host_init(struct host *h, struct device *d, uint32_t session); // both
 void host_start(struct host *h, uint32_t base, bool resumed);

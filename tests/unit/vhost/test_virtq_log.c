@@ -5,6 +5,8 @@
 #include "driver.h"
 #include "front/vhost/virtq.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,8 @@ struct fixture {
     struct driver driver;
     struct region_map *map;
     struct virtq_log *log; // shared with children
+    uint32_t starts;
+    atomic_bool pushing;
     struct virtq q;
     struct region_piece pieces[VHOST_RING_MAX];
     struct virtq_chain chain;
@@ -57,7 +61,8 @@ static int start(struct fixture *f, uint32_t base, bool resumed)
 {
     struct vhost_command c = driver_start(&f->driver, base);
 
-    c.resumed = resumed;
+    f->starts += !resumed;
+    c.start = f->starts;
     return virtq_start(&f->q, f->map, f->log, &c, -1);
 }
 
@@ -201,8 +206,71 @@ static void a_worker_that_died_before_a_new_start_leaves_no_old_requests(void **
     assert_pops(f, 1, false);
     virtq_stop(&f->q);
     driver_reset(&f->driver);
-    assert_int_equal(start(f, 0, true), 0);
+    assert_int_equal(start(f, 0, false), 0);
     assert_no_more(f);
+}
+
+// The supervisor does not know of the stop; it says the start again, and then the stop.
+static void a_worker_that_died_after_a_stop_goes_on_with_that_start(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint16_t i = 0; i < 3; i++)
+        offer(f, i);
+    assert_pops(f, 0, false);
+    assert_pops(f, 1, false);
+    assert_int_equal(virtq_push(&f->q, 0, 0), 0);
+    assert_int_equal(virtq_stop(&f->q), 2);
+    assert_int_equal(start(f, 0, true), 0);
+    assert_int_equal(virtq_stop(&f->q), 2);
+    assert_int_equal(start(f, 0, true), 0);
+    assert_pops(f, 1, true);
+    assert_pops(f, 2, false);
+    assert_no_more(f);
+}
+
+// The other half of a push, on another loop.
+static void *push_ends(void *arg)
+{
+    struct fixture *f = arg;
+
+    pthread_mutex_lock(&f->q.locked.mutex);
+    atomic_store(&f->pushing, true);
+    usleep(20000);
+    __atomic_store_n(&f->log->entry[3].busy, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&f->log->used_idx, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&f->q.locked.mutex);
+    return NULL;
+}
+
+// The first half: the driver sees the answer, the log does not know of it yet.
+static void push_begins(struct fixture *f, uint16_t head)
+{
+    f->log->last_head = head;
+    f->driver.ring.used->ring[0].id = head;
+    f->driver.ring.used->idx = 1;
+    f->q.locked.used_idx = 1;
+}
+
+static void a_head_may_come_again_before_its_push_has_ended(void **state)
+{
+    struct fixture *f = *state;
+    const char *why = NULL;
+    pthread_t thread;
+    int rc;
+
+    offer(f, 3);
+    assert_pops(f, 3, false);
+    push_begins(f, 3);
+    offer(f, 3);
+    assert_int_equal(pthread_create(&thread, NULL, push_ends, f), 0);
+    while (!atomic_load(&f->pushing))
+        sched_yield();
+    rc = virtq_pop(&f->q, &f->chain, &why);
+    pthread_join(thread, NULL);
+    assert_int_equal(rc, 1);
+    assert_int_equal(f->chain.head, 3);
+    assert_int_equal(f->log->entry[3].busy, 1);
 }
 
 static void a_ring_of_another_size_is_not_resumed(void **state)
@@ -211,7 +279,7 @@ static void a_ring_of_another_size_is_not_resumed(void **state)
     struct vhost_command c = driver_start(&f->driver, 0);
     struct virtq q;
 
-    c.resumed = true;
+    c.start = f->starts;
     c.ring.size = SIZE / 2;
     assert_int_equal(virtq_start(&q, f->map, f->log, &c, -1), -EINVAL);
 }
@@ -222,7 +290,7 @@ static void a_used_index_that_the_log_does_not_know_is_refused(void **state)
     struct vhost_command c = driver_start(&f->driver, 0);
     struct virtq q;
 
-    c.resumed = true;
+    c.start = f->starts;
     f->driver.ring.used->idx = 2;
     assert_int_equal(virtq_start(&q, f->map, f->log, &c, -1), -EBADMSG);
 }
@@ -233,7 +301,7 @@ static void a_log_that_makes_no_sense_is_refused(void **state)
     struct vhost_command c = driver_start(&f->driver, 0);
     struct virtq q;
 
-    c.resumed = true;
+    c.start = f->starts;
     f->log->last_head = SIZE;
     assert_int_equal(virtq_start(&q, f->map, f->log, &c, -1), -EBADMSG);
     f->log->size = VHOST_RING_MAX + 1;
@@ -274,6 +342,7 @@ static void assert_recovers(const struct fixture *f, struct fixture *twin)
 {
     memcpy(twin->driver.memory, f->driver.memory, vring_size(SIZE, 4096));
     memcpy(twin->log, f->log, sizeof(*f->log));
+    twin->starts = f->starts;
     assert_int_equal(start(twin, 0, true), 0);
     for (size_t i = 0; i < ARRAY_LEN(offered); i++) {
         const char *why = NULL;
@@ -343,6 +412,8 @@ int main(void)
         TEST(a_stopped_queue_goes_on_with_what_was_unanswered),
         TEST(a_guest_that_has_booted_again_starts_afresh),
         TEST(a_worker_that_died_before_a_new_start_leaves_no_old_requests),
+        TEST(a_worker_that_died_after_a_stop_goes_on_with_that_start),
+        TEST(a_head_may_come_again_before_its_push_has_ended),
         TEST(a_ring_of_another_size_is_not_resumed),
         TEST(a_used_index_that_the_log_does_not_know_is_refused),
         TEST(a_log_that_makes_no_sense_is_refused),
