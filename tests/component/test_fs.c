@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/rand.h"
-#include "wire/control.h"
 #include "fs_host.h"
+#include "wire/control.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -165,7 +165,7 @@ static void memory_that_is_gone_is_an_error_of_that_read(void **state)
 
 static void an_engine_answers_when_it_has_copied(void **state)
 {
-    struct host_request *r = host_begin();
+    struct host_request *r;
     uint64_t handle;
 
     world_put("a", LARGE, ETAG_1);
