@@ -79,7 +79,8 @@ struct os2g_options {
 // a private one that is started and ends with the last process that uses it); the path of an
 // export's socket; or a directory in a mount of os2g's (its socket; in a guest its .os2g/gdd).
 // options may be NULL. The prefix is left out of every path and key below. -ENOENT, -ECONNREFUSED,
-// -EACCES (socket, or the store says so), -EPROTO (versions), -EINVAL.
+// -EACCES (the socket), -EPROTO (versions), -EINVAL, -ETIMEDOUT, -EIO (a private daemon cannot
+// serve: wrong bucket, keys or options; the sentence says what).
 OS2G_API int os2g_connect(struct os2g **ret, const char *where, const struct os2g_options *options);
 // Buffers, files, batches and plans made from c must have been freed. Waits until no byte can land
 // any more. NULL is allowed.

@@ -302,10 +302,22 @@ def test_what_a_private_daemon_says_is_the_error(server, private):
     s = server("--synthetic", SPEC)
     with pytest.raises(libos2g.Error) as e:
         libos2g.Connection("s3://other-bucket", export_options={"endpoint-url": s.url})
-    assert "other-bucket" in e.value.strerror
+    assert e.value.errno == errno.EIO and "other-bucket" in e.value.strerror
     with pytest.raises(libos2g.Error) as e:
         libos2g.Connection("s3://lib", export_options={"no-such-option": 1})
     assert "no-such-option" in e.value.strerror
+
+
+def test_a_private_daemon_inherits_nothing(server, private):
+    s = server("--synthetic", SPEC)
+    ours, inherited = os.pipe()
+    os.set_inheritable(inherited, True)
+    with libos2g.Connection("s3://lib", export_options={"endpoint-url": s.url}) as c:
+        os.close(inherited)
+        os.set_blocking(ours, False)
+        assert os.read(ours, 1) == b""  # nobody else holds its other end
+        assert c.fetch("one") == expected("one")
+    os.close(ours)
 
 
 def test_no_daemon_is_started_against_ones_will(server, private):
