@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 {
     uint64_t size = argc > 1 ? number(argv[1], "BYTES") : GIB;
     uint64_t piece = argc > 2 ? number(argv[2], "PIECE") : MIB;
-    int rounds = argc > 3 ? atoi(argv[3]) : 5;
+    long rounds = argc > 3 ? strtol(argv[3], NULL, 10) : 5;
     const char *why = "";
     char name[128] = "";
     double best = 0;
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
     for (uint64_t i = 0; i < size; i += 8)
         memcpy(host + i, &(uint64_t){i * 0x9e3779b97f4a7c15u}, MIN(8, size - i));
     check(d->cuMemHostRegister(host, size, CU_MEMHOSTREGISTER_PORTABLE), "pinned memory");
-    for (int i = 0; i < MAX(rounds, 1); i++) {
+    for (long i = 0; i < MAX(rounds, 1); i++) {
         double gibps = (double)size / GIB / copy_once(gpu, host, size, piece, stream);
 
         best = MAX(best, gibps);

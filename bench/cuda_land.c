@@ -66,12 +66,12 @@ static void print_digest(CUdeviceptr gpu, uint64_t size)
         printf("%02x", digest[i]);
 }
 
-static void read_rounds(struct os2g_file *f, void *base, int rounds)
+static void read_rounds(struct os2g_file *f, void *base, long rounds)
 {
     uint64_t size = os2g_file_size(f);
     double best = 0, cpu = cpu_s();
 
-    for (int i = 0; i < rounds; i++) {
+    for (long i = 0; i < rounds; i++) {
         uint64_t begin = clock_monotonic_ns(), took;
         ssize_t n = os2g_read(f, base, size, 0, 0);
 
@@ -81,14 +81,14 @@ static void read_rounds(struct os2g_file *f, void *base, int rounds)
             die("reading", "fewer bytes than the object has");
         best = MAX(best, (double)size / GIB / ((double)took / NS_PER_S));
     }
-    cpu = (cpu_s() - cpu) / rounds;
+    cpu = (cpu_s() - cpu) / (double)rounds;
     printf("{\"bytes\": %llu, \"gibps\": %.3f, \"host_cpu_s\": %.4f, \"sha256\": \"",
            (unsigned long long)size, best, cpu);
     print_digest((CUdeviceptr)(uintptr_t)base, size);
     printf("\"}\n");
 }
 
-static void run(struct os2g *c, const char *path, bool ipc, int rounds)
+static void run(struct os2g *c, const char *path, bool ipc, long rounds)
 {
     struct os2g_buffer *b;
     struct os2g_file *f;
@@ -99,8 +99,7 @@ static void run(struct os2g *c, const char *path, bool ipc, int rounds)
     size = os2g_file_size(f);
     if (ipc) {
         check(d->cuMemAlloc(&gpu, size), "memory of the GPU");
-        check_os2g(os2g_buffer_register_cuda(c, &b, (void *)(uintptr_t)gpu, size),
-                   "memory of the GPU");
+        check_os2g(os2g_buffer_register_cuda(c, &b, cuda_pointer(gpu), size), "memory of the GPU");
     } else {
         check_os2g(os2g_buffer_alloc(c, &b, size, OS2G_MEMORY_CUDA, 0), "memory of the GPU");
     }
@@ -118,7 +117,8 @@ int main(int argc, char **argv)
     CUcontext context;
     struct os2g *c;
 
-    if (argc < 4 || (strcmp(way, "pull") && strcmp(way, "open") && strcmp(way, "ipc"))) {
+    if (argc < 4 ||
+        (strcmp(way, "pull") != 0 && strcmp(way, "open") != 0 && strcmp(way, "ipc") != 0)) {
         fprintf(stderr, "usage: cuda_land WHERE PATH pull|open|ipc [ROUNDS]\n");
         return 2;
     }
@@ -127,9 +127,9 @@ int main(int argc, char **argv)
         die("the GPU", why);
     check(d->cuDevicePrimaryCtxRetain(&context, 0), "the GPU");
     check(d->cuCtxSetCurrent(context), "the GPU");
-    setenv("OS2G_CUDA", strcmp(way, "pull") ? "open" : "pull", 1);
+    setenv("OS2G_CUDA", strcmp(way, "pull") == 0 ? "pull" : "open", 1);
     check_os2g(os2g_connect(&c, argv[1], &o), argv[1]);
-    run(c, argv[2], !strcmp(way, "ipc"), argc > 4 ? MAX(atoi(argv[4]), 1) : 3);
+    run(c, argv[2], !strcmp(way, "ipc"), argc > 4 ? MAX(strtol(argv[4], NULL, 10), 1) : 3);
     os2g_close(c);
     check(d->cuDevicePrimaryCtxRelease(0), "the GPU");
     return 0;

@@ -185,6 +185,12 @@ struct cuda_driver {
 #undef CUDA_MEMBER
 };
 
+// Memory of a GPU as the pointer that programs hand around; not to be followed.
+static inline void *cuda_pointer(CUdeviceptr p)
+{
+    return (void *)(uintptr_t)p; // NOLINT(performance-no-int-to-ptr)
+}
+
 // Loaded and initialised once per process. NULL: there is no driver or no GPU (*ret_why, may be
 // NULL, says why; static text). Any thread. Not to be called in a child forked after it was loaded.
 const struct cuda_driver *cuda_driver_get(const char **ret_why);

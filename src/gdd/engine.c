@@ -405,8 +405,9 @@ int engine_new(struct engine **ret, struct loop *l, const struct engine_config *
 // A process that has a GPU takes its time to end, and a loop must not wait for it.
 static void *reap(void *arg)
 {
-    struct pollfd p = {(int)(intptr_t)arg, POLLIN, 0};
+    struct pollfd p = {*(int *)arg, POLLIN, 0};
 
+    free(arg);
     // the loop has made it non-blocking, for waitid, too
     while (poll(&p, 1, -1) < 0 && errno == EINTR)
         ;
@@ -418,13 +419,14 @@ static void *reap(void *arg)
 
 static void end_helper(int pid_fd)
 {
+    int *arg = xmemdup(&pid_fd, sizeof(pid_fd));
     pthread_t thread;
 
     pidfd_send_signal(pid_fd, SIGKILL, NULL, 0);
-    if (pthread_create(&thread, NULL, reap, (void *)(intptr_t)pid_fd) == 0)
+    if (pthread_create(&thread, NULL, reap, arg) == 0)
         pthread_detach(thread);
     else
-        reap((void *)(intptr_t)pid_fd);
+        reap(arg);
 }
 
 void engine_free(struct engine *e)

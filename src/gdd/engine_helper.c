@@ -162,7 +162,8 @@ static CUresult map_descriptor(struct memory *m, int fd)
     CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, m->device},
                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
-    CUresult r = d->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
+    void *os_handle = (void *)(intptr_t)fd; // NOLINT(performance-no-int-to-ptr): the driver's way
+    CUresult r = d->cuMemImportFromShareableHandle(&handle, os_handle,
                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 
     if (r != CUDA_SUCCESS)

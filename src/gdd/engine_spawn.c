@@ -35,7 +35,7 @@ static int run(const char *program, const int *moved, int *ret_pidfd)
     char *argv[] = {(char *)program, ENGINE_ARGUMENT, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
-    pid_t pid;
+    pid_t pid = -1;
     int rc;
 
     posix_spawn_file_actions_init(&actions);
@@ -59,7 +59,7 @@ static int run(const char *program, const int *moved, int *ret_pidfd)
 
 int engine_spawn(const char *program, const int fds[static N_FDS], int *ret_pidfd)
 {
-    int moved[N_FDS], n = 0, rc = 0;
+    int moved[N_FDS] = {-1}, n = 0, rc = 0;
 
     // out of the way of the numbers they are to have
     for (; n < N_FDS && rc == 0; n++) {

@@ -66,7 +66,8 @@ int call_run(struct transport *t, const struct call *call)
     if (rc < 0) {
         transport_cancel(t, &c->r);
     } else {
-        memcpy(call->out, c->bytes + in_len, c->error ? 0 : c->out_got);
+        if (!c->error && c->out_got)
+            memcpy(call->out, c->bytes + in_len, c->out_got);
         rc = c->error ? c->error : (int)c->out_got;
     }
     unref(c);

@@ -49,8 +49,10 @@ int client_cuda_get(struct os2g *c, struct client_cuda **ret)
     const char *why = "";
     const struct cuda_driver *d = cuda_driver_get(&why);
 
-    if (!d)
-        return client_fail(-ENODEV, "%s", why);
+    if (!d) {
+        client_fail(-ENODEV, "%s", why);
+        return -ENODEV;
+    }
     pthread_mutex_lock(&c->locked.lock.mutex);
     if (!c->locked.cuda) {
         struct client_cuda *cuda = xcalloc(1, sizeof(*cuda));
@@ -64,10 +66,10 @@ int client_cuda_get(struct os2g *c, struct client_cuda **ret)
     }
     *ret = c->locked.cuda;
     pthread_mutex_unlock(&c->locked.lock.mutex);
-    // the driver does not survive a fork
-    return (*ret)->forks == fork_count()
-               ? 0
-               : client_fail(-EPERM, "CUDA cannot be used in a child of the process that began to");
+    if ((*ret)->forks == fork_count())
+        return 0;
+    client_fail(-EPERM, "CUDA cannot be used in a child of the process that began to");
+    return -EPERM;
 }
 
 void client_cuda_end(struct client_cuda *cuda)
@@ -96,8 +98,10 @@ static int way_asked_for(enum way *ret)
         *ret = WAY_OPEN;
     else if (!strcmp(s, "pull"))
         *ret = WAY_PULL;
-    else
-        return client_fail(-EINVAL, "OS2G_CUDA is '%s'; it may be 'open' or 'pull'", s);
+    else {
+        client_fail(-EINVAL, "OS2G_CUDA is '%s'; it may be 'open' or 'pull'", s);
+        return -EINVAL;
+    }
     return 0;
 }
 
@@ -281,7 +285,7 @@ static CUresult allocate(struct cuda_buffer *g, bool exportable)
     if (r != CUDA_SUCCESS)
         return r;
     g->stage = 3;
-    g->base.base = (void *)(uintptr_t)g->mapped;
+    g->base.base = cuda_pointer(g->mapped);
     r = d->cuMemSetAccess(g->mapped, g->mapped_size, &access, 1);
     return r == CUDA_SUCCESS ? zero(g) : r;
 }
@@ -402,7 +406,7 @@ int os2g_buffer_register_cuda(struct os2g *c, struct os2g_buffer **ret, void *de
         rc = way_asked_for(&way);
     if (rc == 0)
         rc = client_cuda_get(c, &cuda);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     if (!device_ptr || !size || size > UINTPTR_MAX - (uintptr_t)device_ptr)
         return client_fail(-EINVAL, "a registration of no memory");

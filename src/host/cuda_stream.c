@@ -82,12 +82,11 @@ static void unref_locked(struct stream_read *r)
 }
 
 // The stream looks at the word no more.
-static void read_end_locked(struct cuda_streams *s, struct stream_read *r)
+static void read_end_locked(struct cuda_streams *s, const struct stream_read *r)
 {
     r->word->next = s->locked.idle;
     s->locked.idle = r->word;
     s->locked.pending--;
-    unref_locked(r);
     pthread_cond_broadcast(&s->locked.end);
 }
 
@@ -116,6 +115,7 @@ static void take_second_turn(struct cuda_streams *s, struct stream_read *r)
 
     pthread_mutex_lock(&s->locked.mutex);
     read_end_locked(s, r);
+    unref_locked(r);
     pthread_mutex_unlock(&s->locked.mutex);
     destination_end(&to); // perhaps the buffer's end, with calls that host functions must not make
 }
@@ -275,11 +275,12 @@ static CUresult put_on_stream(struct cuda_streams *s, struct stream_read *r, CUs
     accepted = s->cuda->d->cuLaunchHostFunc(stream, on_turn, r);
     error = accepted == CUDA_SUCCESS ? wait_and_pass(s, r, at, stream) : accepted;
     pthread_mutex_lock(&s->locked.mutex);
-    if (accepted != CUDA_SUCCESS) {
+    if (accepted == CUDA_SUCCESS) {
         unref_locked(r);
+    } else {
         read_end_locked(s, r);
+        free(r);
     }
-    unref_locked(r);
     pthread_mutex_unlock(&s->locked.mutex);
     return error;
 }
@@ -346,7 +347,7 @@ int os2g_read_async(struct os2g_file *f, void *buffer_base, const size_t *size,
         rc = client_cuda_get(c, &cuda);
     if (rc == 0)
         rc = destination_find(c, buffer_base, 0, 0, &r.to);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     r.streams = cuda->streams;
     cuda->d->cuCtxGetCurrent(&current);
