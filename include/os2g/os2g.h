@@ -18,7 +18,7 @@
 //
 // Threads: a struct os2g and everything made from it may be used by any thread at any time; the
 // only rule is that nothing is used after it was freed. A blocked call ends when its time-out is
-// over or another thread cancels it.
+// over, another thread cancels it, or os2g_options.interrupted says so.
 //
 // fork(): the child may go on using every struct os2g and open file: it makes a connection of its
 // own when it first needs one. Buffers of OS2G_MEMORY_HOST are shared with the parent as MAP_SHARED
@@ -73,6 +73,10 @@ struct os2g_options {
     // Called on some thread of the caller's, during a call of this library; must not call it.
     void (*event)(void *arg, enum os2g_event event, const char *text);
     void *arg;
+    // Asked about every 50 ms by a call that waits, on the caller's thread; true: it ends with
+    // -EINTR, as if its time were over. os2g_batch_status then reports what there is. Not asked by
+    // os2g_connect and by calls that free. Must not call the library.
+    bool (*interrupted)(void *arg);
 };
 
 // where: "s3://bucket/prefix/" (OS2G_SOCKET's daemon if set, one of this user's that serves it, or

@@ -247,8 +247,9 @@ static unsigned report_locked(struct os2g_batch *b, unsigned max, struct os2g_io
     return n;
 }
 
-// Until min have ended, nothing is under way, or the time is over; -ETIMEDOUT then.
-static int wait_locked(struct os2g_batch *b, unsigned min, uint64_t deadline_ns)
+// Until min have ended, nothing is under way, or the time is over; -ETIMEDOUT then. in_any_case:
+// whether its user is called away or not, which is -EINTR.
+static int wait_locked(struct os2g_batch *b, unsigned min, uint64_t deadline_ns, bool in_any_case)
 {
     int rc = 0;
 
@@ -258,7 +259,9 @@ static int wait_locked(struct os2g_batch *b, unsigned min, uint64_t deadline_ns)
 
         list_push_back(&b->locked.waiters, &w.link);
         pthread_mutex_unlock(&b->locked.lock);
-        rc = transport_wait_many(b->client->transport, &w.flag, &w.missing, deadline_ns);
+        rc = in_any_case
+                 ? transport_wait_many(b->client->transport, &w.flag, &w.missing, deadline_ns)
+                 : client_wait(b->client, &w.flag, &w.missing, deadline_ns);
         pthread_mutex_lock(&b->locked.lock);
         list_remove(&w.link);
     }
@@ -282,7 +285,7 @@ int os2g_batch_status(struct os2g_batch *b, unsigned min, unsigned max,
     if (min == 0)
         transport_poll(b->client->transport);
     pthread_mutex_lock(&b->locked.lock);
-    wait_locked(b, min, deadline_ns);
+    wait_locked(b, min, deadline_ns, false);
     rc = (int)report_locked(b, max, events);
     pthread_mutex_unlock(&b->locked.lock);
     return rc;
@@ -383,7 +386,7 @@ void os2g_batch_free(struct os2g_batch *b)
     if (b->forks == fork_count()) {
         pthread_mutex_lock(&b->locked.lock);
         cancel_locked(b);
-        wait_locked(b, UINT32_MAX, UINT64_MAX);
+        wait_locked(b, UINT32_MAX, UINT64_MAX, true);
         pthread_mutex_unlock(&b->locked.lock);
         pthread_mutex_destroy(&b->locked.lock);
     } else if (b->locked.n_running) {

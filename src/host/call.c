@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/call.h"
 
+#include "host/client.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +64,8 @@ int call_run(struct transport *t, const struct call *call)
         free(c);
         return rc;
     }
-    rc = transport_wait(t, &c->ended, call->deadline_ns);
+    rc = call->client ? client_wait(call->client, &c->ended, NULL, call->deadline_ns)
+                      : transport_wait(t, &c->ended, call->deadline_ns);
     if (rc < 0) {
         transport_cancel(t, &c->r);
     } else {

@@ -14,6 +14,7 @@ struct call {
     uint32_t out_len;
     bool out_variable;
     uint64_t deadline_ns;
+    struct os2g *client; // whose user may be called away meanwhile: -EINTR; NULL: nobody
 };
 // The number of bytes of out, or -errno (no sentence): of the answer, -ETIMEDOUT, -ENOTCONN (of a
 // session that has ended: with generation 0 it is asked again by itself).

@@ -38,6 +38,10 @@ struct os2g {
 int client_enter(struct os2g *c);
 // When a call that begins now gives up; CLOCK_MONOTONIC.
 uint64_t client_deadline(const struct os2g *c);
+// As transport_wait, and with missing (or NULL) as transport_wait_many, for a call of c's user:
+// -EINTR when the user is called away (os2g_options.interrupted).
+int client_wait(struct os2g *c, const _Atomic uint32_t *flag, const _Atomic uint32_t *missing,
+                uint64_t deadline_ns);
 void client_event(struct os2g *c, enum os2g_event event, const char *fmt, ...) PRINTF_LIKE(3, 4);
 // Bounce memory for data that is going nowhere else; made by the first call. 0 or -errno.
 int client_bounce(struct os2g *c, struct staging **ret);

@@ -16,6 +16,7 @@
 #define DEPTH_MAX       1024
 #define TIMEOUT_DEFAULT 90000
 #define BOUNCE_BYTES    (64 * MIB)
+#define INTERRUPTED_NS  (50 * NS_PER_MS) // as often a call that waits asks
 
 const char *os2g_version(void)
 {
@@ -56,6 +57,25 @@ int client_enter(struct os2g *c)
 uint64_t client_deadline(const struct os2g *c)
 {
     return clock_monotonic_ns() + c->options.timeout_ms * NS_PER_MS;
+}
+
+int client_wait(struct os2g *c, const _Atomic uint32_t *flag, const _Atomic uint32_t *missing,
+                uint64_t deadline_ns)
+{
+    const struct os2g_options *o = &c->options;
+
+    for (;;) {
+        uint64_t until = deadline_ns;
+        int rc;
+
+        if (o->interrupted)
+            until = MIN(deadline_ns, clock_monotonic_ns() + INTERRUPTED_NS);
+        rc = transport_wait_many(c->transport, flag, missing, until);
+        if (rc == 0 || until == deadline_ns)
+            return rc;
+        if (o->interrupted(o->arg))
+            return -EINTR;
+    }
 }
 
 void client_event(struct os2g *c, enum os2g_event event, const char *fmt, ...)

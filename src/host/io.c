@@ -199,7 +199,8 @@ static int renew_read(struct transport_request *r)
 
     if (rc == 0)
         file_handle(p->io->file, &r->generation, &r->nodeid, &p->in.read.fh);
-    return rc;
+    // this thread's user was called away, not the read's: the next that collects does it
+    return rc == -EINTR ? -ENOTCONN : rc;
 }
 
 static void fill_read(struct io_piece *p)

@@ -21,6 +21,7 @@ int path_ask(struct os2g *c, const struct question *q)
         .out_len = q->out_len,
         .out_variable = q->out_variable,
         .deadline_ns = q->deadline_ns,
+        .client = c,
     };
     int rc;
 

@@ -53,6 +53,7 @@ static int run_locked(struct os2g_plan *p, struct call *call)
     int rc;
 
     call->deadline_ns = client_deadline(p->client);
+    call->client = p->client;
     rc = call_run(p->client->transport, call);
     if (rc != -ENOTCONN || !call->generation)
         return rc;

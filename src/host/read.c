@@ -45,7 +45,7 @@ static int64_t run(struct waited *w, const char *what, size_t what_len, uint64_t
         free(w);
         return result;
     }
-    result = transport_wait(c->transport, &w->ended, client_deadline(c));
+    result = client_wait(c, &w->ended, NULL, client_deadline(c));
     if (result < 0) {
         io_abandon(&w->io);
         io_cancel(&w->io);

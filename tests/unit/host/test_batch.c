@@ -80,9 +80,7 @@ int io_start(struct io *io)
     return rc;
 }
 
-void io_fini(struct io *io)
-{
-}
+void io_fini(struct io *io) {}
 
 void io_cancel(struct io *io)
 {
@@ -121,6 +119,12 @@ int transport_wait_many(struct transport *t, const _Atomic uint32_t *flag,
         sched_yield();
     }
     return 0;
+}
+
+int client_wait(struct os2g *c, const _Atomic uint32_t *flag, const _Atomic uint32_t *missing,
+                uint64_t deadline_ns)
+{
+    return transport_wait_many(NULL, flag, missing, deadline_ns);
 }
 
 static int event_fd = -1;

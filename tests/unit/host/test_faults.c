@@ -223,6 +223,64 @@ static void a_daemon_that_does_not_come_back_is_enotconn(void **state)
     os2g_close(c);
 }
 
+// --- a user who is called away ---
+
+static bool called_away(void *arg)
+{
+    unsigned *asked = arg;
+
+    return ++*asked > 1;
+}
+
+static struct os2g *connect_interruptible(struct world *w, unsigned *asked)
+{
+    struct os2g_options o = {.size = sizeof(o), .interrupted = called_away, .arg = asked};
+    struct os2g *c;
+
+    assert_int_equal(os2g_connect(&c, w->socket, &o), 0);
+    assert_int_equal(*asked, 0);
+    return c;
+}
+
+static void a_call_ends_when_its_user_is_called_away(void **state)
+{
+    struct world *w = *state;
+    unsigned asked = 0;
+    struct os2g *c = connect_interruptible(w, &asked);
+    uint64_t begin = clock_monotonic_ns(), size;
+    char *memory = calloc(1, 1000);
+
+    fake_device_set(w->device, FAKE_HOLD);
+    assert_int_equal(os2g_fetch(c, "a.bin", memory, 1000, 0, &size), -EINTR);
+    assert_int_equal(asked, 2);
+    assert_true(clock_monotonic_ns() - begin < 2 * NS_PER_S);
+    free(memory);
+    fake_device_set(w->device, FAKE_FINE);
+    os2g_close(c);
+}
+
+static void a_batch_tells_what_there_is_when_its_user_is_called_away(void **state)
+{
+    struct world *w = *state;
+    unsigned asked = 0;
+    struct os2g *c = connect_interruptible(w, &asked);
+    struct os2g_io io = {.kind = OS2G_IO_FETCH, .key = "a.bin", .size = 1000};
+    struct os2g_io_event e;
+    struct os2g_batch *b;
+
+    io.buffer_base = calloc(1, io.size);
+    fake_device_set(w->device, FAKE_HOLD);
+    assert_int_equal(os2g_batch_new(c, &b, 1), 0);
+    assert_int_equal(os2g_batch_submit(b, &io, 1), 0);
+    assert_int_equal(os2g_batch_status(b, 1, 1, &e, NULL), 0);
+    assert_int_equal(asked, 2);
+    fake_device_set(w->device, FAKE_FINE);
+    os2g_batch_free(b); // waits for the end all the same
+    assert_int_equal(asked, 2);
+    free(io.buffer_base);
+    os2g_close(c);
+}
+
 static void versions_that_differ_are_told_apart(void **state)
 {
     struct world *w = *state;
@@ -275,6 +333,8 @@ int main(void)
         T(an_idle_connection_that_breaks_is_made_again),
         T(a_daemon_that_comes_back_in_time_is_waited_for),
         T(a_daemon_that_does_not_come_back_is_enotconn),
+        T(a_call_ends_when_its_user_is_called_away),
+        T(a_batch_tells_what_there_is_when_its_user_is_called_away),
         T(versions_that_differ_are_told_apart),
         T(memory_that_the_daemon_refuses_is_an_error),
         T(a_daemon_that_answers_no_message_is_given_up),
