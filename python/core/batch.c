@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch(connection, target, max): reads and fetches into one target, numbered by the caller; not
+// for several threads at a time. close() cancels what is under way and waits for its end. A device
+// that does not give the memory back keeps it: batch, target and connection then stay for as long
+// as the process does.
+#include "core.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define END_WAIT_S 5
+
+struct batch {
+    PyObject_HEAD PyObject *connection;
+    struct os2g_batch *b; // NULL: closed
+    struct target to;
+    unsigned max, under_way;
+    PyObject *handles; // a list, by number; NULL: fetches
+    struct os2g_io *io;
+    struct os2g_io_event *events;
+};
+
+PyTypeObject *batch_type;
+
+static struct batch *of(PyObject *self)
+{
+    return (struct batch *)self;
+}
+
+// --- its life ---
+
+static PyObject *batch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *connection, *target;
+    struct batch *self;
+    struct waiting w;
+    unsigned max;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "O!OI", connection_type, &connection, &target, &max))
+        return NULL;
+    self = (struct batch *)PyType_GenericAlloc(type, 0);
+    if (!self)
+        return NULL;
+    Py_INCREF(connection);
+    self->connection = connection;
+    self->max = max;
+    self->io = calloc(max, sizeof(*self->io));
+    self->events = calloc(max, sizeof(*self->events));
+    if (!self->io || !self->events) {
+        PyErr_NoMemory();
+    } else if (target_get(&self->to, target) == 0) {
+        wait_begin_deaf(&w);
+        rc = os2g_batch_new(connection_of(connection), &self->b, max);
+        wait_end(&w);
+        if (rc == 0)
+            return (PyObject *)self;
+        raise_last(rc, NULL);
+    }
+    Py_DECREF(self);
+    return NULL;
+}
+
+static void ended(struct batch *self, const struct os2g_io_event *events, int n)
+{
+    for (int i = 0; self->handles && i < n; i++)
+        handle_drop(PyList_GetItem(self->handles, (Py_ssize_t)(uintptr_t)events[i].cookie));
+    self->under_way -= (unsigned)n;
+}
+
+// Whether nothing can land any more.
+static bool end(struct batch *self)
+{
+    const struct timespec timeout = {.tv_sec = END_WAIT_S};
+    struct waiting w;
+    int n = 0;
+
+    wait_begin_deaf(&w);
+    if (self->under_way)
+        n = os2g_batch_cancel(self->b);
+    if (self->under_way && n == 0)
+        n = os2g_batch_status(self->b, self->under_way, self->max, self->events, &timeout);
+    wait_end(&w);
+    if (n < 0)
+        return true; // of the process before fork(): nothing is under way here
+    ended(self, self->events, n);
+    return self->under_way == 0;
+}
+
+static void drop(struct batch *self)
+{
+    struct waiting w;
+
+    if (!self->b)
+        return;
+    if (!end(self)) {
+        // the device's for good
+        Py_INCREF(self->connection);
+        self->to = (struct target){0};
+        self->handles = NULL;
+        self->b = NULL;
+        return;
+    }
+    wait_begin_deaf(&w);
+    os2g_batch_free(self->b);
+    wait_end(&w);
+    self->b = NULL;
+    target_put(&self->to);
+    Py_CLEAR(self->handles);
+}
+
+static void batch_dealloc(PyObject *self)
+{
+    PyObject *type, *value, *trace;
+
+    PyErr_Fetch(&type, &value, &trace);
+    drop(of(self));
+    target_put(&of(self)->to);
+    PyErr_Restore(type, value, trace);
+    free(of(self)->io);
+    free(of(self)->events);
+    Py_DECREF(of(self)->connection);
+    object_free(self);
+}
+
+static PyObject *batch_close(PyObject *self, PyObject *none)
+{
+    drop(of(self));
+    Py_RETURN_NONE;
+}
+
+// --- submitting ---
+
+static int number(PyObject *list, Py_ssize_t i, unsigned long long *ret)
+{
+    PyObject *item = PyList_GetItem(list, i);
+
+    *ret = item ? PyLong_AsUnsignedLongLong(item) : 0;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int fill(struct batch *self, struct os2g_io *io, Py_ssize_t i, PyObject *offsets,
+                PyObject *sizes)
+{
+    unsigned long long offset, size;
+
+    if (number(offsets, i, &offset) < 0 || number(sizes, i, &size) < 0 ||
+        !target_holds(&self->to, offset, size))
+        return -1;
+    *io = (struct os2g_io){.buffer_base = self->to.base,
+                           .buffer_offset = (off_t)offset,
+                           .size = size,
+                           .cookie = (void *)(uintptr_t)i};
+    return 0;
+}
+
+static int fill_fetch(struct os2g_io *io, PyObject *key)
+{
+    Py_ssize_t len;
+    char *data;
+
+    if (!key || PyBytes_AsStringAndSize(key, &data, &len) < 0)
+        return -1;
+    io->kind = OS2G_IO_FETCH;
+    io->key = data;
+    io->key_len = (size_t)len;
+    return 0;
+}
+
+static int submit(struct batch *self, unsigned n)
+{
+    struct waiting w;
+    int rc;
+
+    wait_begin_deaf(&w);
+    rc = os2g_batch_submit(self->b, self->io, n);
+    wait_end(&w);
+    if (rc < 0) {
+        raise_last(rc, NULL);
+        return -1;
+    }
+    self->under_way += n;
+    return 0;
+}
+
+static bool may_submit(const struct batch *self, Py_ssize_t from, Py_ssize_t to)
+{
+    if (self->b && from <= to && to - from <= (Py_ssize_t)(self->max - self->under_way))
+        return true;
+    PyErr_SetString(PyExc_ValueError, "a batch has no room for that");
+    return false;
+}
+
+static PyObject *batch_fetch(PyObject *self, PyObject *args)
+{
+    PyObject *keys, *offsets, *sizes;
+    Py_ssize_t from, to;
+
+    if (!PyArg_ParseTuple(args, "O!O!O!nn", &PyList_Type, &keys, &PyList_Type, &offsets,
+                          &PyList_Type, &sizes, &from, &to) ||
+        !may_submit(of(self), from, to))
+        return NULL;
+    for (Py_ssize_t i = from; i < to; i++) {
+        struct os2g_io *io = &of(self)->io[i - from];
+
+        if (fill(of(self), io, i, offsets, sizes) < 0 ||
+            fill_fetch(io, PyList_GetItem(keys, i)) < 0)
+            return NULL;
+    }
+    if (submit(of(self), (unsigned)(to - from)) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static void drop_handles(PyObject *handles, Py_ssize_t from, Py_ssize_t to)
+{
+    for (Py_ssize_t i = from; i < to; i++)
+        handle_drop(PyList_GetItem(handles, i));
+}
+
+static int fill_read(struct os2g_io *io, PyObject *handles, PyObject *starts, Py_ssize_t i)
+{
+    PyObject *handle = PyList_GetItem(handles, i);
+    unsigned long long start;
+
+    if (!handle || number(starts, i, &start) < 0)
+        return -1;
+    if (!PyObject_TypeCheck(handle, handle_type)) {
+        PyErr_SetString(PyExc_TypeError, "a read wants a handle");
+        return -1;
+    }
+    io->file = handle_hold(handle);
+    io->file_offset = (off_t)start;
+    return io->file ? 0 : -1;
+}
+
+static PyObject *batch_read(PyObject *self, PyObject *args)
+{
+    PyObject *handles, *starts, *offsets, *sizes;
+    Py_ssize_t from, to, i;
+
+    if (!PyArg_ParseTuple(args, "O!O!O!O!nn", &PyList_Type, &handles, &PyList_Type, &starts,
+                          &PyList_Type, &offsets, &PyList_Type, &sizes, &from, &to) ||
+        !may_submit(of(self), from, to))
+        return NULL;
+    Py_INCREF(handles);
+    Py_XDECREF(of(self)->handles);
+    of(self)->handles = handles;
+    for (i = from; i < to; i++) {
+        struct os2g_io *io = &of(self)->io[i - from];
+
+        if (fill(of(self), io, i, offsets, sizes) < 0 || fill_read(io, handles, starts, i) < 0)
+            break;
+    }
+    if (i == to && submit(of(self), (unsigned)(to - from)) == 0)
+        Py_RETURN_NONE;
+    drop_handles(handles, from, i);
+    return NULL;
+}
+
+// --- reporting ---
+
+static PyObject *report(const struct os2g_io_event *events, int n)
+{
+    PyObject *list = PyList_New(n);
+
+    for (int i = 0; list && i < n; i++) {
+        PyObject *item =
+            Py_BuildValue("(nLK)", (Py_ssize_t)(uintptr_t)events[i].cookie,
+                          (long long)events[i].result, (unsigned long long)events[i].object_size);
+
+        if (!item || PyList_SetItem(list, i, item) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *batch_wait(PyObject *self, PyObject *args)
+{
+    struct timespec timeout;
+    struct waiting w;
+    double seconds;
+    unsigned min;
+    bool whole;
+    int n;
+
+    if (!PyArg_ParseTuple(args, "Id", &min, &seconds))
+        return NULL;
+    if (!of(self)->b) {
+        PyErr_SetString(PyExc_ValueError, "a batch that is closed");
+        return NULL;
+    }
+    timeout.tv_sec = (time_t)seconds;
+    timeout.tv_nsec = (long)((seconds - (double)timeout.tv_sec) * 1e9);
+    wait_begin(&w);
+    n = os2g_batch_status(of(self)->b, min, of(self)->max, of(self)->events, &timeout);
+    whole = wait_end(&w);
+    if (n > 0)
+        ended(of(self), of(self)->events, n);
+    if (!whole)
+        return NULL;
+    return n < 0 ? raise_last(n, NULL) : report(of(self)->events, n);
+}
+
+static PyMethodDef methods[] = {
+    {"fetch", batch_fetch, METH_VARARGS, "fetch(keys, offsets, rooms, from, to): submits these"},
+    {"read", batch_read, METH_VARARGS,
+     "read(handles, starts, offsets, sizes, from, to): submits these"},
+    {"wait", batch_wait, METH_VARARGS, "wait(min, seconds) -> [(number, result, object size)]"},
+    {"close", batch_close, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, batch_new},
+    {Py_tp_dealloc, batch_dealloc},
+    {Py_tp_methods, methods},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "os2g._core.Batch",
+    .basicsize = sizeof(struct batch),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int batch_init(PyObject *module)
+{
+    return add_type(module, &spec, &batch_type);
+}
