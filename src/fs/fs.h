@@ -82,6 +82,7 @@ struct fs_gpu {
     int (*landing_new)(struct fs_gpu *g, uint64_t offset, uint64_t len, struct cache_dest **ret);
     // Nothing uses it any more. The host may have gone.
     void (*landing_free)(struct cache_dest *d);
+    bool (*holds_file)(struct fs_gpu *g, uint64_t handle); // the host has opened it
     uint32_t host; // its number: never another's, and the same for the next worker
     // The host's kernel has compared file modes with the caller and all of the caller's groups.
     bool checks_modes;

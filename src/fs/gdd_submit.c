@@ -129,7 +129,9 @@ static void start(struct gdd_file *f, const struct fs_request *by, const struct 
     f->n_running++;
     fs->gdd_reads++;
     fs_busy_begin(fs);
-    rc = by->gpu->landing_new(by->gpu, e->place, e->len, &r->req.dest);
+    rc = e->key_len || by->gpu->holds_file(by->gpu, e->id) ? 0 : -EBADF;
+    if (rc == 0)
+        rc = by->gpu->landing_new(by->gpu, e->place, e->len, &r->req.dest);
     if (rc < 0) {
         r->req.dest = NULL;
         reply_error(&r->req, rc);

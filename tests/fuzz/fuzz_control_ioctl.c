@@ -76,9 +76,15 @@ static void gpu_landing_free(struct cache_dest *d)
     free(container_of(d, struct landing, dest));
 }
 
+static bool gpu_holds_file(struct fs_gpu *g, uint64_t handle)
+{
+    return true;
+}
+
 static struct fs_gpu gpu = {.size = gpu_size,
                             .landing_new = gpu_landing_new,
                             .landing_free = gpu_landing_free,
+                            .holds_file = gpu_holds_file,
                             .host = 1,
                             .checks_modes = true};
 

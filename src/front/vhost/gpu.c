@@ -2,6 +2,7 @@
 // What .os2g/gdd asks of its host: declared GPU memory, by offset, among the regions that it
 // shares.
 #include "front/vhost/session.h"
+#include "fuse/holdings.h"
 
 static struct session *session_of(struct fs_gpu *g)
 {
@@ -21,6 +22,11 @@ static int gpu_landing_new(struct fs_gpu *g, uint64_t offset, uint64_t len, stru
     return s->leases ? leases_landing_new(s->leases, offset, len, ret) : -ENXIO;
 }
 
+static bool gpu_holds_file(struct fs_gpu *g, uint64_t handle)
+{
+    return fuse_holdings_has_handle(session_of(g)->holdings, handle, false);
+}
+
 void session_gpu_init(struct session *s)
 {
     s->leases = leases_new(s->map);
@@ -28,6 +34,7 @@ void session_gpu_init(struct session *s)
         .size = gpu_size,
         .landing_new = gpu_landing_new,
         .landing_free = leases_landing_free,
+        .holds_file = gpu_holds_file,
         .host = s->number,
         // who says HELLO is no kernel
         .checks_modes = !fuse_session_negotiated(s->fuse)->hello,

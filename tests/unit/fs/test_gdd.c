@@ -69,6 +69,13 @@ static void gpu_landing_free(struct cache_dest *d)
     free(container_of(d, struct landing, dest));
 }
 
+static uint64_t another_hosts; // handle
+
+static bool gpu_holds_file(struct fs_gpu *g, uint64_t handle)
+{
+    return handle != another_hosts;
+}
+
 static struct fs_gpu gpu, other_gpu;
 static uint64_t file; // .os2g/gdd, opened
 static uint64_t object;
@@ -204,10 +211,12 @@ static int begin(void **state)
     gpu = (struct fs_gpu){.size = gpu_size,
                           .landing_new = gpu_landing_new,
                           .landing_free = gpu_landing_free,
+                          .holds_file = gpu_holds_file,
                           .host = 7};
     other_gpu = gpu;
     other_gpu.host = 8;
     memory_gone = false;
+    another_hosts = 0;
     memset(memory, 0xee, sizeof(memory));
     world_start();
     file = open_file();
@@ -451,6 +460,15 @@ static void errors_are_those_of_the_object(void **state)
     }
 }
 
+static void what_another_host_has_opened_is_not_read(void **state)
+{
+    lease(file, 0, 65536);
+    another_hosts = object;
+    submit(file, (struct os2g_gdd_entry){.tag = 1, .len = 4096, .id = object}, NULL);
+    assert_int_equal(reap(file, 1).c[0].result, -EBADF);
+    assert_int_equal(world.reads + world.lands, 0);
+}
+
 static void only_leased_places_are_landed_in(void **state)
 {
     const struct os2g_gdd_entry bad[] = {
@@ -651,6 +669,7 @@ int main(void)
         TEST(object_lands_by_its_key),
         TEST(bytes_of_an_open_object_land),
         TEST(errors_are_those_of_the_object),
+        TEST(what_another_host_has_opened_is_not_read),
         TEST(only_leased_places_are_landed_in),
         TEST(malformed_submits_are_refused),
         TEST(reap_waits_until_one_has_ended),
