@@ -110,6 +110,7 @@ static int start_worker(struct supervised *s)
     s->channel = pair[0];
     s->answering = false;
     s->renewing = false;
+    s->dropped = false;
     if (s->offered)
         channel_send(s->channel, CHANNEL_SERVE, s->workers, s->fuse_fd, NULL);
     s->workers++;
@@ -281,11 +282,11 @@ static void gone(struct supervised *s)
     end(s, SUPERVISED_ENDED);
 }
 
-// Its end comes as a child's; one that only closed its channel, or babbles, is no use.
+// One that only closed its channel, or babbles, is no use. Until it is seen to have ended (as a
+// child's end) it may still write to its hosts' memory.
 static void drop_worker(struct supervised *s)
 {
-    supervised_vhost_worker_died(&s->vhost);
-    close_fd(&s->channel);
+    s->dropped = true;
     if (s->worker > 0)
         kill(s->worker, SIGKILL);
 }
@@ -332,7 +333,7 @@ size_t supervised_poll_count(const struct supervised *s)
 void supervised_poll_fill(const struct supervised *s, struct pollfd *p)
 {
     p[0] = (struct pollfd){
-        .fd = s->channel,
+        .fd = s->dropped ? -1 : s->channel,
         .events = (short)(POLLIN | (supervised_vhost_waits(&s->vhost) ? POLLOUT : 0)),
     };
     supervised_vhost_poll_fill(&s->vhost, p + 1);
@@ -345,7 +346,7 @@ void supervised_poll_done(struct supervised *s, const struct pollfd *p)
         supervised_vhost_flush(&s->vhost);
     if (p[0].revents & ~POLLOUT)
         take_message(s);
-    if (s->vhost.broken)
+    if (s->vhost.broken && !s->dropped)
         drop_worker(s);
 }
 
@@ -486,7 +487,7 @@ void supervised_stop(struct supervised *s)
         s->state = SUPERVISED_STOPPING;
         s->due_ns = clock_monotonic_ns() + STOP_NS;
         supervised_mount_undo(s->options->directory, (unsigned)(STOP_NS / NS_PER_S));
-        supervised_vhost_close(&s->vhost);
+        supervised_vhost_stop(&s->vhost);
         lasting_drop_control(&s->lasting); // its name is free for the next mount at this place
         return;
     case SUPERVISED_ENDED:

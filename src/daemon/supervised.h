@@ -43,6 +43,7 @@ struct supervised {
 
     int channel; // to the worker, or -1
     pid_t worker;
+    bool dropped;          // the worker is of no use, and has been killed: its end will come
     bool offered;          // it is mounted, or there is no mount and it listens
     bool served;           // some worker has answered since, and all is as it shall be
     bool answering;        // this worker does

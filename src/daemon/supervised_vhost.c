@@ -29,11 +29,13 @@ struct session {
 };
 
 // Of a session that has ended: what its host held is in its memory, and has to be given back by
-// this worker or the next.
+// this worker or the next. A host that is still there sees the end of its connection when nothing
+// can land in its memory any more.
 struct leaving {
     struct list link; // of supervised_vhost.leaving
     uint32_t number;
     int memory_fd;
+    int socket_fd; // or -1
     bool told;
 };
 
@@ -75,17 +77,28 @@ static bool on_send(void *arg, const struct vhost_command *c, int fd)
 
 // --- sessions that have ended ---
 
-static void leaving_new(struct supervised_vhost *v, uint32_t number, int memory_fd, bool told)
+static void leaving_new(struct supervised_vhost *v, struct session *s, bool told)
 {
     struct leaving *l = xcalloc(1, sizeof(*l));
 
-    *l = (struct leaving){.number = number, .memory_fd = memory_fd, .told = told};
+    *l = (struct leaving){.number = s->number, .socket_fd = -1, .told = told};
+    l->memory_fd = vhost_link_take_memory(s->of);
+    if (told)
+        l->socket_fd = vhost_link_take_socket(s->of);
     list_push_back(&v->leaving, &l->link);
     v->n_leaving++;
 }
 
+static void leaving_hang_up(struct leaving *l)
+{
+    if (l->socket_fd >= 0)
+        close(l->socket_fd);
+    l->socket_fd = -1;
+}
+
 static void leaving_free(struct supervised_vhost *v, struct leaving *l)
 {
+    leaving_hang_up(l);
     close(l->memory_fd);
     list_remove(&l->link);
     free(l);
@@ -148,7 +161,7 @@ static void session_end(struct session *s, const char *why)
     if (told)
         say_remove(v, s->number);
     if (s->known)
-        leaving_new(v, s->number, vhost_link_take_memory(s->of), told);
+        leaving_new(v, s, told);
     vhost_link_free(s->of);
     descriptors_held -= s->descriptors;
     list_remove(&s->link);
@@ -300,8 +313,12 @@ void supervised_vhost_worker_died(struct supervised_vhost *v)
     v->channel = -1;
     v->broken = false;
     channel_queue_clear(&v->queue);
-    list_for_each (it, &v->leaving)
-        list_entry(it, struct leaving, link)->told = false;
+    list_for_each (it, &v->leaving) {
+        struct leaving *l = list_entry(it, struct leaving, link);
+
+        leaving_hang_up(l);
+        l->told = false;
+    }
     list_for_each_safe (it, &v->sessions) {
         struct session *s = list_entry(it, struct session, link);
         char *why;
@@ -421,14 +438,19 @@ int supervised_vhost_open(struct supervised_vhost *v, const struct export_option
     return rc;
 }
 
-void supervised_vhost_close(struct supervised_vhost *v)
+void supervised_vhost_stop(struct supervised_vhost *v)
 {
     listener_close(&v->listener);
     list_for_each_safe (it, &v->sessions)
         session_end(list_entry(it, struct session, link), NULL);
+    v->deaf_until_ns = 0;
+}
+
+void supervised_vhost_close(struct supervised_vhost *v)
+{
+    supervised_vhost_stop(v);
     list_for_each_safe (it, &v->leaving)
         leaving_free(v, list_entry(it, struct leaving, link));
     channel_queue_clear(&v->queue);
     v->channel = -1;
-    v->deaf_until_ns = 0;
 }

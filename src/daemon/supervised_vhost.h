@@ -18,7 +18,7 @@ struct supervised_vhost {
     uint64_t deaf_until_ns; // accept has failed
     struct list sessions;
     unsigned n_sessions;
-    struct list leaving; // sessions whose host has gone, until the worker is done with them
+    struct list leaving; // sessions that have ended, until the worker is done with them
     unsigned n_leaving;
     uint32_t last_session;
     uint64_t idle_since_ns; // since when there is none
@@ -32,8 +32,10 @@ void supervised_vhost_init(struct supervised_vhost *v);
 // Listens as the options say, if they do. 0, or -errno with a sentence.
 int supervised_vhost_open(struct supervised_vhost *v, const struct export_options *o,
                           char **ret_error);
-// Ends all sessions and stops listening.
-void supervised_vhost_close(struct supervised_vhost *v);
+// Ends all sessions and stops listening; what a worker has to do for them, it goes on with.
+void supervised_vhost_stop(struct supervised_vhost *v);
+void supervised_vhost_close(
+    struct supervised_vhost *v); // the same, and there is no worker any more
 
 // A worker serves; it has died.
 void supervised_vhost_worker(struct supervised_vhost *v, int channel);

@@ -320,12 +320,22 @@ struct vhost_link *vhost_link_new(const struct vhost_link_config *c)
     return l;
 }
 
+static int take(int *fd)
+{
+    int taken = *fd;
+
+    *fd = -1;
+    return taken;
+}
+
 int vhost_link_take_memory(struct vhost_link *l)
 {
-    int fd = l->config.memory_fd;
+    return take(&l->config.memory_fd);
+}
 
-    l->config.memory_fd = -1;
-    return fd;
+int vhost_link_take_socket(struct vhost_link *l)
+{
+    return take(&l->config.fd);
 }
 
 void vhost_link_free(struct vhost_link *l)

@@ -32,7 +32,10 @@ struct vhost_link_config {
 struct vhost_link *vhost_link_new(const struct vhost_link_config *c);
 // Closes everything. The worker is not told. NULL is allowed.
 void vhost_link_free(struct vhost_link *l);
-int vhost_link_take_memory(struct vhost_link *l); // the session's, to be closed by the caller
+// The session's memory and its connection, to be closed by the caller; then only for
+// vhost_link_free.
+int vhost_link_take_memory(struct vhost_link *l);
+int vhost_link_take_socket(struct vhost_link *l);
 int vhost_link_fd(const struct vhost_link *l);
 // For poll(); 0 while it waits for the worker: not to be polled then.
 short vhost_link_events(const struct vhost_link *l);

@@ -177,6 +177,7 @@ static void a_host_that_the_worker_calls_bad_is_ended(void **state)
     other = connect_host();
     turn();
     supervised_vhost_event(&vhost, &e);
+    supervised_vhost_event(&vhost, &(struct vhost_event){VHOST_DONE, 1, UINT64_MAX});
     assert_true(is_closed(host));
     assert_false(is_closed(other));
     e.session = 99; // has gone meanwhile
@@ -184,6 +185,46 @@ static void a_host_that_the_worker_calls_bad_is_ended(void **state)
     assert_int_equal(vhost.n_sessions, 1);
     close(host);
     close(other);
+}
+
+static void a_host_is_hung_up_on_when_nothing_can_land_in_its_memory(void **state)
+{
+    int host, other;
+
+    open_it();
+    supervised_vhost_worker(&vhost, worker[0]);
+    host = connect_host();
+    other = connect_host();
+    turn();
+    supervised_vhost_event(&vhost, &(struct vhost_event){VHOST_BAD, 1});
+    supervised_vhost_event(&vhost, &(struct vhost_event){VHOST_BAD, 2});
+    assert_int_equal(vhost.n_sessions, 0);
+    assert_false(is_closed(host));
+    supervised_vhost_event(&vhost, &(struct vhost_event){VHOST_DONE, 1, UINT64_MAX});
+    assert_true(is_closed(host));
+    assert_false(is_closed(other));
+    supervised_vhost_worker_died(&vhost);
+    assert_true(is_closed(other));
+    close(host);
+    close(other);
+}
+
+static void a_worker_that_is_alive_ends_sessions_of_a_socket_that_goes(void **state)
+{
+    int host;
+
+    open_it();
+    supervised_vhost_worker(&vhost, worker[0]);
+    host = connect_host();
+    turn();
+    supervised_vhost_stop(&vhost);
+    assert_int_equal(access(options.socket, F_OK), -1);
+    assert_int_equal(next_command().kind, VHOST_SESSION_ADD);
+    assert_int_equal(next_command().kind, VHOST_SESSION_REMOVE);
+    assert_false(is_closed(host));
+    supervised_vhost_event(&vhost, &(struct vhost_event){VHOST_DONE, 1, UINT64_MAX});
+    assert_true(is_closed(host));
+    close(host);
 }
 
 static void garbage_ends_one_session_only(void **state)
@@ -346,6 +387,8 @@ int main(void)
         TEST(a_worker_is_told_who_is_there_and_who_goes),
         TEST(the_next_worker_is_told_again),
         TEST(a_host_that_the_worker_calls_bad_is_ended),
+        TEST(a_host_is_hung_up_on_when_nothing_can_land_in_its_memory),
+        TEST(a_worker_that_is_alive_ends_sessions_of_a_socket_that_goes),
         TEST(garbage_ends_one_session_only),
         TEST(a_slow_worker_loses_nothing_and_hosts_wait),
         TEST(there_are_at_most_so_many_sessions),
