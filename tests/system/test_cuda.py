@@ -52,7 +52,7 @@ class Daemon:
         self.log = []
         self._reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr))
         self._reader.start()
-        mounts.wait_until(path.exists, what="os2gd does not serve")
+        assert self.process.stdout.readline() == "ready\n", self.log
 
     def helpers(self):
         """The processes that drive the GPU, one for each session that has memory of it."""
@@ -241,6 +241,14 @@ def test_a_worker_that_is_killed_takes_its_helper_along_and_the_next_goes_on(wor
     os.kill(worker, signal.SIGKILL)
     assert gpu.end() == right("big.bin", 0, BIG)
     mounts.wait_until(lambda: not mounts.alive(helper), what="the helper outlives its worker")
+
+
+def test_the_example_streams_objects_into_gpu_memory(world):
+    daemon = world.daemon()
+    done = subprocess.run([s3d.BUILD / "examples" / "gpu_stream", f"{daemon.path}"], env=environment(),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    # at the top: one object that fits into a slot, the empty one, and one that does not
+    assert done.stdout.startswith("2 objects, 1000003 bytes in GPU memory, 1 failed"), done.stdout
 
 
 def test_gpu_check_works_but_for_the_gpu(tmp_path):
