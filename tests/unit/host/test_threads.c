@@ -149,6 +149,9 @@ static unsigned poll_all(struct world *w, struct polled *p, unsigned n)
         if (ended < n)
             assert_true(poll(&e, 1, 10000) > 0);
     }
+    for (unsigned i = 0; i < n; i++)
+        if (p[i].ended)
+            io_fini(&p[i].io);
     return ended;
 }
 
