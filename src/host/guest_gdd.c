@@ -67,7 +67,7 @@ static int map_bar(struct guest *g, const char *device, uint64_t size)
     room = rc ? MAP_FAILED
               : mmap(NULL, size + LEASE_ALIGN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room != MAP_FAILED) {
-        char *at = (char *)(((uintptr_t)room + LEASE_ALIGN - 1) & ~(uintptr_t)(LEASE_ALIGN - 1));
+        char *at = room + (LEASE_ALIGN - (uintptr_t)room % LEASE_ALIGN) % LEASE_ALIGN;
 
         if (at > room)
             munmap(room, (size_t)(at - room));
