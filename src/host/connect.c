@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "host/buffer.h"
 #include "host/cuda_client.h"
+#include "host/io.h"
 #include "host/private_daemon.h"
 #include "host/staging.h"
 #include "host/where.h"
@@ -137,6 +138,11 @@ static int fill_options(struct os2g_options *to, const struct os2g_options *from
     return 0;
 }
 
+static void on_room(void *arg)
+{
+    io_pump(arg);
+}
+
 static int make_transport(struct os2g *c, const struct where *w)
 {
     struct transport_vhost_config config = {.path = w->path, .o = &c->options};
@@ -173,6 +179,8 @@ int os2g_connect(struct os2g **ret, const char *where, const struct os2g_options
         rc = where_find(where, &w);
     if (rc == 0)
         rc = make_transport(c, &w);
+    if (rc == 0)
+        transport_on_room(c->transport, on_room, c);
     free(w.path);
     // what they point to need not last
     c->options.program = NULL;

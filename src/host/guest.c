@@ -90,6 +90,8 @@ static unsigned collect(struct guest *g)
         r->done(r, r->error, r->out_got, r->data_got);
         n++;
     }
+    if (n && g->base.room)
+        g->base.room(g->base.room_arg);
     return n;
 }
 

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "host/call.h"
-#include "host/io.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -23,16 +22,12 @@ int path_ask(struct os2g *c, const struct question *q)
         .deadline_ns = q->deadline_ns,
         .client = c,
     };
-    int rc;
 
     if (q->in)
         call.in[call.n_in++] = (struct iovec){(void *)q->in, q->in_len};
     if (q->name)
         call.in[call.n_in++] = (struct iovec){(void *)q->name, strlen(q->name) + 1};
-    rc = call_run(c->transport, &call);
-    // its slot is free now
-    io_pump(c);
-    return rc;
+    return call_run(c->transport, &call);
 }
 
 // --- walking ---

@@ -15,6 +15,12 @@ int transport_submit(struct transport *t, struct transport_request *r, bool nonb
     return t->kind->submit(t, r, nonblock);
 }
 
+void transport_on_room(struct transport *t, void (*room)(void *arg), void *arg)
+{
+    t->room = room;
+    t->room_arg = arg;
+}
+
 void transport_post(struct transport *t, struct transport_request *r)
 {
     t->kind->post(t, r);

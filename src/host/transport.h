@@ -105,11 +105,14 @@ void transport_forget(struct transport *t, unsigned generation, uint64_t nodeid,
 // -ETIMEDOUT, or -ENOTCONN if there is no session then. deadline_ns: CLOCK_MONOTONIC, UINT64_MAX:
 // none. Any number of threads at once: one collects, the others sleep and one of them takes over.
 int transport_wait(struct transport *t, const _Atomic uint32_t *flag, uint64_t deadline_ns);
-// The same for a flag that only several ends set: at least *missing of them, which may change at any
-// time, have not come. They are gathered: one wake-up for many, a little later.
+// The same for a flag that only several ends set: at least *missing of them, which may change at
+// any time, have not come. They are gathered: one wake-up for many, a little later.
 int transport_wait_many(struct transport *t, const _Atomic uint32_t *flag,
                         const _Atomic uint32_t *missing, uint64_t deadline_ns);
 void transport_flag(struct transport *t, _Atomic uint32_t *flag); // sets it and wakes its waiter
+// Before the first submission: room(arg) is called after ends, on whichever thread collects, when
+// what was refused with -EAGAIN may find a slot.
+void transport_on_room(struct transport *t, void (*room)(void *arg), void *arg);
 // Collects what is there and returns at once; how many.
 unsigned transport_poll(struct transport *t);
 // Readable when transport_poll may have something to do. For os2g_batch_eventfd.

@@ -33,8 +33,10 @@ struct transport_kind {
     int (*after_fork)(struct transport *t);
 };
 
-// The first member of each kind's own struct.
+// The first member of each kind's own struct. Whoever has called done for some calls room next.
 struct transport {
     const struct transport_kind *kind;
     _Atomic uint32_t max_read; // settled before the first request of a session
+    void (*room)(void *arg);   // of transport_on_room; NULL: nobody
+    void *room_arg;
 };

@@ -382,6 +382,8 @@ unsigned vhost_run(struct vhost *v, struct list *ended, struct list *renewals)
         r->done(r, r->error, r->out_got, r->data_got);
         n++;
     }
+    if (n && v->base.room)
+        v->base.room(v->base.room_arg);
     while (!list_empty(renewals)) {
         struct transport_request *r = list_first(renewals, struct transport_request, link);
 

@@ -110,6 +110,49 @@ static void more_threads_than_slots_wait_for_their_turn(void **state)
     w->c = all;
 }
 
+// What has no slot goes on when anything has ended, not only another read.
+static void a_read_takes_the_slot_of_any_request(void **state)
+{
+    struct world *w = *state;
+    struct os2g *c = world_connect(w, 1, 2000);
+    uint8_t *p = malloc(MIB);
+    struct os2g_file *f;
+
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(os2g_open(c, "a.bin", &f), 0);
+        os2g_file_close(f); // nobody waits for the end of that
+        assert_int_equal(os2g_fetch(c, "a.bin", p, MIB, 0, NULL), 0);
+    }
+    free(p);
+    os2g_close(c);
+}
+
+// What reads nothing takes a turn like everything else.
+static void a_batch_with_empty_reads_ends(void **state)
+{
+    struct world *w = *state;
+    struct os2g_io io[64] = {0};
+    struct os2g_io_event events[64];
+    struct timespec timeout = {.tv_sec = 5};
+    struct os2g *c = world_connect(w, 4, 5000);
+    struct os2g_batch *b;
+    struct os2g_file *f;
+    uint8_t *p = malloc(MIB);
+
+    assert_int_equal(os2g_open(c, "empty", &f), 0);
+    assert_int_equal(os2g_batch_new(c, &b, 64), 0);
+    for (unsigned i = 0; i < 64; i++)
+        io[i] = (struct os2g_io){.kind = OS2G_IO_READ, .file = f, .buffer_base = p, .size = 10};
+    io[63] = (struct os2g_io){
+        .kind = OS2G_IO_FETCH, .key = "a.bin", .buffer_base = p, .size = MIB, .cookie = p};
+    assert_int_equal(os2g_batch_submit(b, io, 64), 0);
+    assert_int_equal(os2g_batch_status(b, 64, 64, events, &timeout), 64);
+    os2g_batch_free(b);
+    os2g_file_close(f);
+    free(p);
+    os2g_close(c);
+}
+
 // --- polling ---
 
 struct polled {
@@ -305,6 +348,8 @@ int main(void)
         T(threads_read_at_the_same_time),
         T(threads_read_while_the_daemon_goes_and_comes),
         T(more_threads_than_slots_wait_for_their_turn),
+        T(a_read_takes_the_slot_of_any_request),
+        T(a_batch_with_empty_reads_ends),
         T(an_event_descriptor_tells_when_to_poll),
         T(one_that_polls_hears_of_a_daemon_that_goes_and_comes),
         T(what_is_cancelled_ends),
