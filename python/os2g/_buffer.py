@@ -99,6 +99,9 @@ class Buffer(_core.Memory):
     def __getitem__(self, item: slice) -> Any:
         return self.view()[item]
 
+    def __setitem__(self, item: Any, value: Any) -> None:
+        self.view()[item] = value
+
     def __enter__(self) -> Buffer:
         return self
 

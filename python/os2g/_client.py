@@ -87,6 +87,7 @@ class Client:
     def __init__(self, where: Union[str, os.PathLike[str]], *, depth: int = 256,
                  timeout: float = 90.0, start: bool = True, program: Optional[str] = None,
                  event: Optional[Callable[[Event], object]] = None, **options: object) -> None:
+        self._connection: Optional[_core.Connection] = None
         self._where = os.fspath(where)
         self._arguments: Dict[str, Any] = {"depth": depth, "timeout": timeout, "start": start,
                                            "program": program, "event": event, **options}
@@ -94,7 +95,7 @@ class Client:
         self._events: Deque[Event] = collections.deque(maxlen=EVENTS_KEPT)
         self._room = ROOM_MIN
         given = (_option(name, value) for name, value in options.items())
-        self._connection: Optional[_core.Connection] = _core.Connection(
+        self._connection = _core.Connection(
             os.fsencode(self._where), depth, max(1, round(timeout * 1000)), start, program,
             tuple(option for option in given if option is not None))
         self._notice()

@@ -99,6 +99,9 @@ class File(io.RawIOBase):
         self._at += n
         return n
 
+    def write(self, data: Any) -> int:
+        raise io.UnsupportedOperation("objects are read here, not written")
+
     def close(self) -> None:
         if not self.closed:
             self._handle.close()
