@@ -130,8 +130,9 @@ OS2G_API enum os2g_memory os2g_buffer_memory(const struct os2g_buffer *b);
 // -ECANCELED. NULL is allowed.
 OS2G_API void os2g_buffer_free(struct os2g_buffer *b);
 
-// cuFile's shape, for memory of any kind. Plain (malloc) memory is remembered and served through a
-// bounce buffer: one copy more. flags: 0.
+// cuFile's shape, for memory of any kind. A GPU's is registered as by os2g_buffer_register_cuda;
+// plain (malloc) memory is remembered and served through a bounce buffer: one copy more. flags: 0.
+// After deregistering nothing is written there any more, as after os2g_buffer_free.
 OS2G_API int os2g_buf_register(struct os2g *c, void *base, size_t size, int flags);
 OS2G_API int os2g_buf_deregister(struct os2g *c, void *base);
 

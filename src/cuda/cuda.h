@@ -194,6 +194,8 @@ static inline void *cuda_pointer(CUdeviceptr p)
 // Loaded and initialised once per process. NULL: there is no driver or no GPU (*ret_why, may be
 // NULL, says why; static text). Any thread. Not to be called in a child forked after it was loaded.
 const struct cuda_driver *cuda_driver_get(const char **ret_why);
+// Whether this process has the driver's library, so that memory may be a GPU's; loads nothing.
+bool cuda_driver_present(void);
 // A sentence about a result, static.
 const char *cuda_error(const struct cuda_driver *d, CUresult r);
 

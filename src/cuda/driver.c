@@ -42,10 +42,25 @@ static bool find_symbols(void *library)
     return true;
 }
 
-static void load(void)
+static void *open_library(int flags)
 {
     const char *name = secure_getenv("OS2G_CUDA_LIBRARY");
-    void *library = dlopen(name && *name ? name : LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+    return dlopen(name && *name ? name : LIBRARY, RTLD_NOW | RTLD_LOCAL | flags);
+}
+
+bool cuda_driver_present(void)
+{
+    void *library = open_library(RTLD_NOLOAD);
+
+    if (library)
+        dlclose(library);
+    return library;
+}
+
+static void load(void)
+{
+    void *library = open_library(0);
     int devices = 0;
     CUresult r;
 

@@ -5,6 +5,7 @@
 #include "host/cuda_client.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -61,16 +62,23 @@ int buffer_insert(struct os2g_buffer *b)
     return overlap ? client_fail(-EEXIST, "memory that overlaps another buffer") : 0;
 }
 
-// False: it is not in the table.
-static bool take_out_locked(struct os2g *c, struct os2g_buffer *b)
+static void take_out_locked(struct os2g *c, const struct os2g_buffer *b)
 {
     size_t i = find_locked(c, (uintptr_t)b->base);
 
-    if (i == c->locked.n || c->locked.buffers[i] != b)
-        return false;
     c->locked.n--;
     memmove(&c->locked.buffers[i], &c->locked.buffers[i + 1], (c->locked.n - i) * BUFFER_LINK);
-    return true;
+}
+
+// It is found no more.
+static void end_buffer(struct os2g_buffer *b)
+{
+    if (b->landing)
+        transport_memory_cut(b->client->transport, b->landing);
+    atomic_store(&b->gone, true);
+    while (b->forks == fork_count() && atomic_load(&b->copying))
+        sched_yield();
+    buffer_unref(b);
 }
 
 void buffer_remove(struct os2g_buffer *b)
@@ -80,9 +88,18 @@ void buffer_remove(struct os2g_buffer *b)
     pthread_mutex_lock(&c->locked.lock.mutex);
     take_out_locked(c, b);
     pthread_mutex_unlock(&c->locked.lock.mutex);
-    if (b->landing)
-        transport_memory_cut(c->transport, b->landing);
-    buffer_unref(b);
+    end_buffer(b);
+}
+
+int buffer_copy(struct os2g_buffer *b, uint64_t offset, const void *from, uint64_t len)
+{
+    int rc = -ECANCELED;
+
+    atomic_fetch_add(&b->copying, 1);
+    if (!atomic_load(&b->gone))
+        rc = b->kind->copy(b, offset, from, len);
+    atomic_fetch_sub(&b->copying, 1);
+    return rc;
 }
 
 void buffer_unref(struct os2g_buffer *b)
@@ -123,6 +140,22 @@ int destination_find(struct os2g *c, void *base, size_t size, off_t offset, stru
         .offset = b ? address - (uintptr_t)b->base : 0,
         .address = (uint8_t *)base + offset,
     };
+    return 0;
+}
+
+int destination_within(const struct destination *d, size_t size, off_t offset,
+                       struct destination *ret)
+{
+    struct os2g_buffer *b = d->buffer;
+    uint64_t at = d->offset + (uint64_t)offset;
+
+    if (at > b->size || size > b->size - at)
+        return client_fail(-EINVAL, "a destination that begins or ends beyond its buffer");
+    if (atomic_load(&b->gone))
+        return client_fail(-ECANCELED, "the buffer to read into was freed");
+    atomic_fetch_add(&b->refs, 1);
+    *ret =
+        (struct destination){.buffer = b, .offset = at, .address = (uint8_t *)d->address + offset};
     return 0;
 }
 
@@ -319,6 +352,8 @@ int os2g_buf_register(struct os2g *c, void *base, size_t size, int flags)
         return client_fail(-EINVAL, "a registration of no memory");
     if (flags)
         return client_fail(-EINVAL, "flags of os2g_buf_register are 0");
+    if (cuda_is_memory(base))
+        return cuda_buffer_register(c, &b, base, size, true);
     b = new_buffer(c, &borrowed, base, size);
     b->registered = true;
     rc = buffer_insert(b);
@@ -336,9 +371,11 @@ int os2g_buf_deregister(struct os2g *c, void *base)
     i = find_locked(c, (uintptr_t)base);
     if (i < c->locked.n && c->locked.buffers[i]->base == base && c->locked.buffers[i]->registered)
         b = c->locked.buffers[i];
+    if (b)
+        take_out_locked(c, b);
     pthread_mutex_unlock(&c->locked.lock.mutex);
     if (!b)
         return client_fail(-ENOENT, "memory that was not registered");
-    buffer_remove(b);
+    end_buffer(b);
     return 0;
 }

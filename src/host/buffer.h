@@ -26,6 +26,8 @@ struct os2g_buffer {
     struct staging *staging;          // without landing: where from; NULL: the client's bounce
     unsigned forks;                   // fork_count() when it was made
     _Atomic unsigned refs;
+    _Atomic bool gone;        // nothing is copied there any more
+    _Atomic unsigned copying; // copies at this moment
 };
 
 // b (refs 1, the caller's) can be found from now on. -EEXIST: overlaps another.
@@ -34,6 +36,8 @@ int buffer_insert(struct os2g_buffer *b);
 // reference is dropped.
 void buffer_remove(struct os2g_buffer *b);
 void buffer_unref(struct os2g_buffer *b); // the last one releases it; NULL is allowed
+// Into a buffer without landing, as its kind does it. 0 or -errno; -ECANCELED: it has been removed.
+int buffer_copy(struct os2g_buffer *b, uint64_t offset, const void *from, uint64_t len);
 
 struct destination {
     struct os2g_buffer *buffer; // a reference; NULL: plain memory that is nobody's
@@ -44,4 +48,8 @@ struct destination {
 // process's. With sentences.
 int destination_find(struct os2g *c, void *base, size_t size, off_t offset,
                      struct destination *ret);
+// The same for memory in the buffer in which d was found, whose base d is; -ECANCELED: the buffer
+// has been removed meanwhile.
+int destination_within(const struct destination *d, size_t size, off_t offset,
+                       struct destination *ret);
 void destination_end(struct destination *d);

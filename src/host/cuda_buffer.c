@@ -135,16 +135,20 @@ static void release(struct os2g_buffer *b)
     bool current = ours && g->context && cuda->d->cuCtxPushCurrent(g->context) == CUDA_SUCCESS;
     CUcontext popped;
 
+    // whose threads may have held any lock of cuda's when this process began
+    if (!ours) {
+        free(g);
+        return;
+    }
     cuda_lanes_put(cuda, g->lanes);
-    if (ours)
-        deallocate(g);
+    deallocate(g);
     if (b->staging)
         cuda_pull_staging_put(cuda);
     if (atomic_fetch_sub(&cuda->buffers, 1) == 1)
         cuda_streams_unpin(cuda);
     if (current)
         cuda->d->cuCtxPopCurrent(&popped);
-    if (ours && g->retained)
+    if (g->retained)
         cuda->d->cuDevicePrimaryCtxRelease(g->device);
     free(g);
 }
@@ -393,24 +397,34 @@ static int look_at(struct cuda_buffer *g)
     return r == CUDA_SUCCESS ? 0 : cuda_fail(g->cuda, -EIO, "the GPU of this memory", r);
 }
 
-int os2g_buffer_register_cuda(struct os2g *c, struct os2g_buffer **ret, void *device_ptr,
-                              size_t size)
+bool cuda_is_memory(const void *p)
+{
+    const struct cuda_driver *d = cuda_driver_present() ? cuda_driver_get(NULL) : NULL;
+    unsigned type = 0;
+
+    return d &&
+           d->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    (CUdeviceptr)(uintptr_t)p) == CUDA_SUCCESS &&
+           type == CU_MEMORYTYPE_DEVICE;
+}
+
+int cuda_buffer_register(struct os2g *c, struct os2g_buffer **ret, void *p, size_t size,
+                         bool registered)
 {
     struct client_cuda *cuda;
     struct cuda_buffer *g;
     CUcontext popped;
     enum way way;
-    int rc = client_enter(c);
+    int rc = way_asked_for(&way);
 
-    if (rc == 0)
-        rc = way_asked_for(&way);
     if (rc == 0)
         rc = client_cuda_get(c, &cuda);
     if (rc != 0)
         return rc;
-    if (!device_ptr || !size || size > UINTPTR_MAX - (uintptr_t)device_ptr)
+    if (!p || !size || size > UINTPTR_MAX - (uintptr_t)p)
         return client_fail(-EINVAL, "a registration of no memory");
-    g = new_buffer(cuda, device_ptr, size);
+    g = new_buffer(cuda, p, size);
+    g->base.registered = registered;
     rc = look_at(g);
     if (rc == 0 && cuda->d->cuCtxPushCurrent(g->context) != CUDA_SUCCESS)
         rc = client_fail(-EIO, "the context of this GPU memory is of no use any more");
@@ -419,4 +433,12 @@ int os2g_buffer_register_cuda(struct os2g *c, struct os2g_buffer **ret, void *de
         cuda->d->cuCtxPopCurrent(&popped);
     }
     return finish(g, rc, ret);
+}
+
+int os2g_buffer_register_cuda(struct os2g *c, struct os2g_buffer **ret, void *device_ptr,
+                              size_t size)
+{
+    int rc = client_enter(c);
+
+    return rc < 0 ? rc : cuda_buffer_register(c, ret, device_ptr, size, false);
 }

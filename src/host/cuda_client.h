@@ -15,6 +15,12 @@
 // As os2g_buffer_alloc, after client_enter.
 int cuda_buffer_alloc(struct os2g *c, struct os2g_buffer **ret, size_t size, int device);
 
+// Whether p is a GPU's memory; false where nothing in this process has loaded CUDA.
+bool cuda_is_memory(const void *p);
+// As os2g_buffer_register_cuda, after client_enter; registered: for os2g_buf_deregister.
+int cuda_buffer_register(struct os2g *c, struct os2g_buffer **ret, void *p, size_t size,
+                         bool registered);
+
 // For os2g_close, when every buffer has been freed; NULL is allowed. The first waits for reads in
 // the order of a stream (which has to get there by itself); what is under way must have ended
 // before the second.

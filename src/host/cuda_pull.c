@@ -41,10 +41,16 @@ void cuda_pull_new(struct client_cuda *cuda)
     list_init(&cuda->pull->locked.contexts);
 }
 
+// What is left is a parent's, of which a child has only the memory.
 void cuda_pull_free(struct client_cuda *cuda)
 {
-    pthread_mutex_destroy(&cuda->pull->locked.mutex);
-    free(cuda->pull);
+    struct cuda_pull *p = cuda->pull;
+
+    staging_free(p->locked.ring);
+    list_for_each_safe (it, &p->locked.contexts)
+        free(list_entry(it, struct cuda_lanes, link));
+    pthread_mutex_destroy(&p->locked.mutex);
+    free(p);
 }
 
 // --- the ring ---
@@ -99,7 +105,7 @@ void cuda_pull_staging_put(struct client_cuda *cuda)
         p->locked.ring = NULL;
     }
     pthread_mutex_unlock(&p->locked.mutex);
-    if (ring && cuda->forks == fork_count())
+    if (ring)
         cuda->d->cuMemHostUnregister(staging_base(ring));
     staging_free(ring);
 }
@@ -151,8 +157,8 @@ static void lane_free(const struct cuda_driver *d, struct lane *lane)
 
 void cuda_lanes_put(struct client_cuda *cuda, struct cuda_lanes *l)
 {
-    bool ours = cuda->forks == fork_count(), last;
     CUcontext popped;
+    bool last;
 
     if (!l)
         return;
@@ -164,7 +170,7 @@ void cuda_lanes_put(struct client_cuda *cuda, struct cuda_lanes *l)
     if (!last)
         return;
     // the context may have been destroyed by its owner, and the lanes with it
-    if (ours && cuda->d->cuCtxPushCurrent(l->context) == CUDA_SUCCESS) {
+    if (cuda->d->cuCtxPushCurrent(l->context) == CUDA_SUCCESS) {
         while (l->idle) {
             struct lane *lane = l->idle;
 

@@ -44,9 +44,8 @@ struct page {
 struct stream_read {
     struct list link;
     struct cuda_streams *streams;
-    struct destination to; // keeps the buffer
+    struct destination to; // of the buffer's base; keeps the buffer
     struct os2g_file *file;
-    void *buffer_base;
     const size_t *size;
     const off_t *file_offset, *buffer_offset;
     ssize_t *bytes_read;
@@ -90,11 +89,21 @@ static void read_end_locked(struct cuda_streams *s, const struct stream_read *r)
     pthread_cond_broadcast(&s->locked.end);
 }
 
+// To the buffer that was found when the read was asked for: its address may be somebody else's by
+// now.
+static ssize_t read_parameters(const struct stream_read *r)
+{
+    struct destination to;
+    int rc = r->to.buffer ? destination_within(&r->to, *r->size, *r->buffer_offset, &to)
+                          : destination_find(r->file->client, r->to.address, *r->size,
+                                             *r->buffer_offset, &to);
+
+    return rc < 0 ? rc : file_read(r->file, &to, *r->size, *r->file_offset);
+}
+
 static void carry_out(struct stream_read *r)
 {
-    ssize_t n = os2g_read(r->file, r->buffer_base, *r->size, *r->file_offset, *r->buffer_offset);
-
-    *r->bytes_read = n;
+    *r->bytes_read = read_parameters(r);
     atomic_store_explicit(r->word->at, 1, memory_order_release);
 }
 
@@ -291,8 +300,7 @@ static int read_now(struct client_cuda *cuda, const struct stream_read *r, CUstr
 
     if (error != CUDA_SUCCESS)
         return cuda_fail(cuda, -EIO, "waiting for the stream", error);
-    *r->bytes_read =
-        os2g_read(r->file, r->buffer_base, *r->size, *r->file_offset, *r->buffer_offset);
+    *r->bytes_read = read_parameters(r);
     return 0;
 }
 
@@ -334,7 +342,6 @@ int os2g_read_async(struct os2g_file *f, void *buffer_base, const size_t *size,
 {
     struct os2g *c = f->client;
     struct stream_read r = {.file = f,
-                            .buffer_base = buffer_base,
                             .size = size,
                             .file_offset = file_offset,
                             .buffer_offset = buffer_offset,
@@ -447,7 +454,7 @@ void cuda_streams_unpin(struct client_cuda *cuda)
         s->locked.idle = NULL;
     }
     pthread_mutex_unlock(&s->locked.mutex);
-    for (struct page *p = pages; p && cuda->forks == fork_count(); p = p->next)
+    for (struct page *p = pages; p; p = p->next)
         cuda->d->cuMemHostUnregister(p->base);
     free_pages(pages);
 }

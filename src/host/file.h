@@ -26,5 +26,9 @@ void file_unref(struct os2g_file *f); // the last one gives the handle back
 // What a READ is sent with, and of which session it is.
 void file_handle(struct os2g_file *f, unsigned *ret_generation, uint64_t *ret_node,
                  uint64_t *ret_handle);
+struct destination;
+// os2g_read to a destination that was found, which is taken over.
+ssize_t file_read(struct os2g_file *f, const struct destination *to, size_t size,
+                  off_t file_offset);
 // Sees that f is open in the present session; waits. 0; -ESTALE: another version; -errno.
 int file_renew(struct os2g_file *f);

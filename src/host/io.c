@@ -103,16 +103,17 @@ static int copy_out(struct io *io, const struct io_piece *p, uint64_t len)
     struct os2g_buffer *b = io->to.buffer;
     int rc = 0;
 
-    if (b && b->memory != OS2G_MEMORY_HOST)
-        return b->kind->copy(b, io->to.offset + p->offset, p->chunk.base, len);
     // memory that its owner may free once he was told that time is over
     atomic_fetch_add(&io->copying, 1);
-    if (!atomic_load(&io->abandoned))
-        memcpy((uint8_t *)io->to.address + p->offset, p->chunk.base, len);
-    else
+    if (atomic_load(&io->abandoned))
         rc = -ECANCELED;
+    else if (b)
+        rc = buffer_copy(b, io->to.offset + p->offset, p->chunk.base, len);
+    else
+        memcpy((uint8_t *)io->to.address + p->offset, p->chunk.base, len);
     atomic_fetch_sub(&io->copying, 1);
-    atomic_fetch_add(&io->client->bounced_bytes, len);
+    if (rc == 0 && (!b || b->memory == OS2G_MEMORY_HOST))
+        atomic_fetch_add(&io->client->bounced_bytes, len);
     return rc;
 }
 

@@ -45,7 +45,7 @@ struct io {
     uint64_t room;            // FETCH: asked for again with so much
     bool over;                // no more is to be submitted
     _Atomic unsigned open;    // pieces under way, and one while more are to be submitted
-    _Atomic unsigned copying; // copies to plain memory at this moment
+    _Atomic unsigned copying; // copies to the destination at this moment
     _Atomic bool cancelled, abandoned;
 };
 
@@ -56,7 +56,7 @@ void io_fini(struct io *io);
 // done follows in any case, most likely with -ECANCELED. io must not have been freed, but may have
 // ended.
 void io_cancel(struct io *io);
-// The destination, if it is no buffer, is not written to any more when this returns.
+// The destination, if bytes do not land in it, is not written to any more when this returns.
 void io_abandon(struct io *io);
 // Submits what waits for slots or staging memory; called when some may have become free.
 void io_pump(struct os2g *c);

@@ -68,26 +68,31 @@ static struct waited *new_waited(struct os2g *c, enum os2g_io_kind kind, size_t 
     return w;
 }
 
+ssize_t file_read(struct os2g_file *f, const struct destination *to, size_t size, off_t file_offset)
+{
+    struct destination given = *to;
+    struct waited *w;
+
+    if (file_offset < 0 || size > INT64_MAX) {
+        destination_end(&given);
+        return client_fail(-EINVAL, "an offset or a size that cannot be");
+    }
+    w = new_waited(f->client, OS2G_IO_READ, size);
+    w->io.file = f;
+    w->io.file_offset = (uint64_t)file_offset;
+    w->io.to = given;
+    return run(w, f->path, strlen(f->path), NULL);
+}
+
 ssize_t os2g_read(struct os2g_file *f, void *buffer_base, size_t size, off_t file_offset,
                   off_t buffer_offset)
 {
-    struct os2g *c = f->client;
-    struct waited *w;
-    int rc = client_enter(c);
+    struct destination to;
+    int rc = client_enter(f->client);
 
-    if (rc < 0)
-        return rc;
-    if (file_offset < 0 || size > INT64_MAX)
-        return client_fail(-EINVAL, "an offset or a size that cannot be");
-    w = new_waited(c, OS2G_IO_READ, size);
-    w->io.file = f;
-    w->io.file_offset = (uint64_t)file_offset;
-    rc = destination_find(c, buffer_base, size, buffer_offset, &w->io.to);
-    if (rc < 0) {
-        free(w);
-        return rc;
-    }
-    return run(w, f->path, strlen(f->path), NULL);
+    if (rc == 0)
+        rc = destination_find(f->client, buffer_base, size, buffer_offset, &to);
+    return rc < 0 ? rc : file_read(f, &to, size, file_offset);
 }
 
 int os2g_fetch_key(struct os2g *c, const char *key, size_t key_len, void *buffer_base, size_t size,

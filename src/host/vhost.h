@@ -171,6 +171,7 @@ int vhost_memory_add(struct transport *t, struct transport_memory **ret, void *b
 int vhost_memory_add_cuda(struct transport *t, struct transport_memory **ret, int device,
                           const uint8_t uuid[16], int fd, const void *handle,
                           uint64_t handle_offset, uint64_t size);
+void vhost_memory_forget_cuda(struct vhost *v); // no session hears of it any more
 void vhost_memory_cut(struct transport *t, struct transport_memory *m);
 void vhost_memory_remove(struct transport *t, struct transport_memory *m);
 // Tells a new session of all of it, before anything else uses that. control.lock is held.

@@ -273,11 +273,12 @@ int vhost_after_fork(struct transport *t)
     struct vhost *v = from_base(t);
     int rc;
 
-    // other threads, and what they waited for, are the parent's
+    // other threads, what they waited for, and memory of a GPU are the parent's
     list_init(&v->locked.unsent);
     list_init(&v->locked.posted);
     list_init(&v->locked.renewals);
     list_init(&v->locked.waiters);
+    vhost_memory_forget_cuda(v);
     v->locked.leader = NULL;
     v->locked.n_active = v->locked.n_room_waiters = 0;
     v->locked.lost_why = NULL;

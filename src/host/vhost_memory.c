@@ -230,6 +230,18 @@ static void end_requests(struct vhost *v, struct transport_memory *m, bool fence
     pthread_mutex_unlock(&v->locked.lock.mutex);
 }
 
+void vhost_memory_forget_cuda(struct vhost *v)
+{
+    list_for_each_safe (it, &v->control.memories) {
+        struct transport_memory *m = list_entry(it, struct transport_memory, link);
+
+        if (!m->cuda)
+            continue;
+        list_remove(&m->link);
+        m->cut = true;
+    }
+}
+
 void vhost_memory_cut(struct transport *t, struct transport_memory *m)
 {
     struct vhost *v = from_base(t);

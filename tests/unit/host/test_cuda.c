@@ -6,6 +6,8 @@
 #include "cuda/cuda.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -130,6 +132,24 @@ static void a_part_of_an_allocation_of_the_callers_can_be_registered(void **stat
     ok(d->cuMemFree(p)); // it is the caller's
 }
 
+static void gpu_memory_is_registered_without_a_handle_too(void **state)
+{
+    struct world *w = *state;
+    struct os2g_file *f = open_big(w);
+    CUdeviceptr p;
+    void *at;
+
+    ok(d->cuMemAlloc(&p, MIB));
+    at = (void *)(uintptr_t)p;
+    assert_int_equal(os2g_buf_register(w->c, at, MIB, 0), 0);
+    assert_int_equal(os2g_read(f, at, MIB, 0, 0), MIB);
+    check_gpu(w, "big.bin", 0, at, MIB);
+    assert_int_equal(os2g_buf_deregister(w->c, at), 0);
+    assert_int_equal(os2g_buf_deregister(w->c, at), -ENOENT);
+    os2g_file_close(f);
+    ok(d->cuMemFree(p));
+}
+
 static void host_memory_is_no_gpus(void **state)
 {
     struct world *w = *state;
@@ -218,6 +238,51 @@ static void a_child_has_no_gpu_buffers(void **state)
     waitpid(pid, &status, 0);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     os2g_file_close(f);
+    os2g_buffer_free(b);
+}
+
+struct pulling {
+    struct world *w;
+    struct os2g_file *f;
+    void *to;
+    _Atomic bool stop;
+};
+
+static void *pull_on(void *arg)
+{
+    struct pulling *p = arg;
+
+    while (!p->stop)
+        assert_int_equal(os2g_read(p->f, p->to, 64 * KIB, 0, 0), 64 * KIB);
+    return NULL;
+}
+
+static void a_child_frees_gpu_buffers_whatever_its_parent_s_threads_do(void **state)
+{
+    struct world *w = *state;
+    struct os2g_buffer *b = alloc_gpu(w, MIB);
+    struct pulling p = {.w = w, .f = open_big(w), .to = os2g_buffer_base(b)};
+    pthread_t thread;
+    int status;
+
+    assert_int_equal(pthread_create(&thread, NULL, pull_on, &p), 0);
+    for (int i = 0; i < 20; i++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            alarm(10);
+            os2g_buffer_free(b);
+            os2g_buffer_free(w->buffer);
+            os2g_file_close(p.f);
+            os2g_close(w->c);
+            _exit(0);
+        }
+        waitpid(pid, &status, 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    p.stop = true;
+    pthread_join(thread, NULL);
+    os2g_file_close(p.f);
     os2g_buffer_free(b);
 }
 
@@ -353,6 +418,35 @@ static void an_error_of_a_read_is_its_result_on_the_stream(void **state)
     os2g_buffer_free(b);
 }
 
+static void wait_for_release(void *arg)
+{
+    while (!*(_Atomic bool *)arg)
+        usleep(1000);
+}
+
+// Whatever its address is by then.
+static void a_read_whose_buffer_was_freed_before_its_turn_is_cancelled(void **state)
+{
+    struct world *w = *state;
+    struct os2g_buffer *b = alloc_gpu(w, MIB);
+    struct os2g_file *f = open_big(w);
+    struct ordered o = {.size = 3000};
+    _Atomic bool release = false;
+    CUstream stream;
+
+    ok(d->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ok(d->cuLaunchHostFunc(stream, wait_for_release, (void *)&release));
+    assert_int_equal(os2g_read_async(f, os2g_buffer_base(b), &o.size, &o.file_offset,
+                                     &o.buffer_offset, &o.bytes_read, stream),
+                     0);
+    os2g_buffer_free(b);
+    release = true;
+    ok(d->cuStreamSynchronize(stream));
+    assert_int_equal(o.bytes_read, -ECANCELED);
+    ok(d->cuStreamDestroy(stream));
+    os2g_file_close(f);
+}
+
 static int before_all(void **state)
 {
     void *library = dlopen(getenv("OS2G_CUDA_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
@@ -379,6 +473,7 @@ int main(void)
         TEST(allocated_memory_is_zeroed),
         TEST(an_object_is_fetched_into_gpu_memory),
         TEST(a_part_of_an_allocation_of_the_callers_can_be_registered),
+        TEST(gpu_memory_is_registered_without_a_handle_too),
         TEST(host_memory_is_no_gpus),
         TEST(without_pulling_memory_that_cannot_be_opened_is_an_error),
         TEST(pulling_that_was_asked_for_is_no_fallback),
@@ -386,12 +481,14 @@ int main(void)
         TEST(whatever_call_fails_nothing_is_left_behind),
         TEST(a_copy_that_fails_is_an_error_of_the_read),
         TEST(a_child_has_no_gpu_buffers),
+        TEST(a_child_frees_gpu_buffers_whatever_its_parent_s_threads_do),
         TEST(a_read_comes_in_the_order_of_its_stream),
         TEST(a_read_comes_in_the_order_of_the_default_stream),
         TEST(a_stream_like_that_of_the_copies_is_waited_for),
         TEST(a_stream_that_cannot_wait_is_waited_for),
         TEST(many_reads_in_the_order_of_many_streams_all_come),
         TEST(an_error_of_a_read_is_its_result_on_the_stream),
+        TEST(a_read_whose_buffer_was_freed_before_its_turn_is_cancelled),
     };
 
     return cmocka_run_group_tests(tests, before_all, after_all);

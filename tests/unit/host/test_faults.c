@@ -115,6 +115,28 @@ static void freeing_a_buffer_cancels_a_read_of_another_thread(void **state)
     fake_device_set(w->device, FAKE_FINE);
 }
 
+static void registered_memory_is_its_owner_s_again_after_deregistering(void **state)
+{
+    struct world *w = *state;
+    uint8_t *p = calloc(1, MIB);
+    struct os2g_io io = {.kind = OS2G_IO_FETCH, .key = "a.bin", .buffer_base = p, .size = MIB};
+    struct os2g_io_event e;
+    struct os2g_batch *b;
+
+    assert_int_equal(os2g_buf_register(w->c, p, MIB, 0), 0);
+    assert_int_equal(os2g_batch_new(w->c, &b, 1), 0);
+    fake_device_set(w->device, FAKE_HOLD);
+    assert_int_equal(os2g_batch_submit(b, &io, 1), 0);
+    assert_int_equal(os2g_buf_deregister(w->c, p), 0);
+    assert_int_equal(os2g_buf_deregister(w->c, p), -ENOENT);
+    free(p);
+    fake_device_set(w->device, FAKE_FINE);
+    fake_device_disconnect(w->device); // what was held is asked again
+    assert_int_equal(os2g_batch_status(b, 1, 1, &e, NULL), 1);
+    assert_int_equal(e.result, -ECANCELED);
+    os2g_batch_free(b);
+}
+
 // After nonsense the session ends; the request is made again in the next one.
 static void nonsense(struct world *w, enum fake_fault fault)
 {
@@ -323,6 +345,7 @@ int main(void)
         T(a_connection_with_late_answers_can_be_closed),
         T(a_buffer_that_is_freed_ends_what_reads_into_it),
         T(freeing_a_buffer_cancels_a_read_of_another_thread),
+        T(registered_memory_is_its_owner_s_again_after_deregistering),
         T(an_answer_that_comes_twice_ends_the_session),
         T(an_answer_to_nothing_ends_the_session),
         T(an_answer_with_another_number_ends_the_session),
