@@ -326,10 +326,13 @@ static int submit(struct transport *t, struct transport_request *r, bool nonbloc
 static void cancel(struct transport *t, struct transport_request *r)
 {
     struct guest *g = guest_of(t);
+    uint64_t tag = 0;
     int slot;
 
     pthread_mutex_lock(&g->locked.lock.mutex);
     slot = r->slot;
+    if (slot >= 0)
+        tag = guest_gdd_tag_locked(g, slot);
     r->cancelled = true;
     if (slot == GUEST_QUEUED || slot == GUEST_RENEWAL) {
         list_remove(&r->link);
@@ -337,7 +340,7 @@ static void cancel(struct transport *t, struct transport_request *r)
     }
     pthread_mutex_unlock(&g->locked.lock.mutex);
     if (slot >= 0)
-        guest_gdd_cancel(g, slot);
+        guest_gdd_cancel(g, tag);
 }
 
 // Each request is a system call anyway.

@@ -122,7 +122,9 @@ void guest_files_close(struct guest *g);
 int guest_gdd_open(struct guest *g); // if it can be: 0 or -errno, with a sentence
 // A read or fetch into a lease.
 void guest_gdd_submit(struct guest *g, struct transport_request *r);
-void guest_gdd_cancel(struct guest *g, int slot);
+// What the request in a slot is called there; nothing, when it has ended.
+uint64_t guest_gdd_tag_locked(const struct guest *g, int slot);
+void guest_gdd_cancel(struct guest *g, uint64_t tag);
 void *guest_reaper(void *g);
 int guest_memory_lease(struct transport *t, struct transport_memory **ret, void **ret_base,
                        uint64_t size);

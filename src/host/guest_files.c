@@ -312,12 +312,13 @@ static int read_file(struct guest *g, const struct transport_request *r,
     return n < 0 ? (int)n : 0;
 }
 
-// By its path: what has none (an empty component, "..") is not found.
+// By its path: what has none (a component that is empty, "." or "..") is not found.
 static int fetch(struct guest *g, const struct transport_request *r, const char *key, size_t len,
                  struct os2g_fetch_out *out, uint64_t *ret_data)
 {
     char *path = xasprintf("%s/%.*s", g->directory, (int)len, key);
-    bool plain = memchr(key, 0, len) == NULL && !strstr(path, "/../") && !strstr(path, "//");
+    bool plain = memchr(key, 0, len) == NULL && !strstr(path, "/../") && !strstr(path, "/./") &&
+                 !strstr(path, "//");
     int fd = plain ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     int rc = fd < 0 ? (plain ? -errno : -ENOENT) : 0;
     struct stat st;

@@ -203,8 +203,15 @@ struct submission {
     char key[OS2G_KEY_MAX];
 };
 
+#define SLOT_BITS 16 // of a tag; the others tell a request from a later one in its slot
+
+uint64_t guest_gdd_tag_locked(const struct guest *g, int slot)
+{
+    return g->locked.slots[slot].serial << SLOT_BITS | (unsigned)slot;
+}
+
 // What r asks for, as .os2g/gdd has it. The length, or -errno.
-static int encode(struct guest *g, const struct transport_request *r, unsigned slot,
+static int encode(struct guest *g, const struct transport_request *r, uint64_t tag,
                   struct submission *s)
 {
     _Alignas(8) char in[TRANSPORT_IN_MAX];
@@ -213,7 +220,7 @@ static int encode(struct guest *g, const struct transport_request *r, unsigned s
     const struct os2g_fetch_in *fetch = (const void *)in;
 
     *s = (struct submission){.head = {.n = 1}};
-    s->e.tag = slot;
+    s->e.tag = tag;
     s->e.place = r->memory->place + r->memory_offset;
     s->e.len = r->data_len;
     if (r->opcode == FUSE_READ) {
@@ -249,7 +256,7 @@ static void send_locked(struct guest *g, unsigned slot)
 {
     struct guest_slot *at = &g->locked.slots[slot];
     struct transport_request *r = at->request;
-    uint64_t serial = at->serial;
+    uint64_t serial = at->serial, tag = guest_gdd_tag_locked(g, (int)slot);
     int rc;
 
     do {
@@ -257,7 +264,7 @@ static void send_locked(struct guest *g, unsigned slot)
 
         at->epoch = 0;
         pthread_mutex_unlock(&g->locked.lock.mutex);
-        rc = encode(g, r, slot, &s);
+        rc = encode(g, r, tag, &s);
         if (rc > 0)
             rc = ioctl(g->control.gdd_fd, OS2G_IOC_GDD_SUBMIT((unsigned)rc), &s) < 0 ? -errno : 0;
         pthread_mutex_lock(&g->locked.lock.mutex);
@@ -284,11 +291,11 @@ void guest_gdd_submit(struct guest *g, struct transport_request *r)
     pthread_mutex_unlock(&g->locked.lock.mutex);
 }
 
-void guest_gdd_cancel(struct guest *g, int slot)
+void guest_gdd_cancel(struct guest *g, uint64_t tag)
 {
-    struct os2g_gdd_cancel c = {.tag = (uint64_t)slot};
+    struct os2g_gdd_cancel c = {.tag = tag};
 
-    // if it has ended meanwhile, another may be in its slot: that is asked again
+    // if it has ended meanwhile there is nothing of that name
     ioctl(g->control.gdd_fd, OS2G_IOC_GDD_CANCEL, &c);
 }
 
@@ -309,7 +316,10 @@ static bool any_taken_locked(const struct guest *g)
 
 static void end_one_locked(struct guest *g, const struct os2g_gdd_completion *c)
 {
-    struct transport_request *r = c->tag < g->depth ? g->locked.slots[c->tag].request : NULL;
+    unsigned slot = (unsigned)(c->tag & ((1u << SLOT_BITS) - 1));
+    struct transport_request *r = slot < g->depth && c->tag == guest_gdd_tag_locked(g, (int)slot)
+                                      ? g->locked.slots[slot].request
+                                      : NULL;
     int error = (int)MIN(c->result, (int64_t)0);
     uint32_t out = 0;
 
@@ -322,7 +332,7 @@ static void end_one_locked(struct guest *g, const struct os2g_gdd_completion *c)
     // the memory went away, or the request was cancelled: -ENXIO says so of one that came too late
     if (error == -ENXIO)
         error = -ECANCELED;
-    end_slot_locked(g, (unsigned)c->tag, error, out, error ? 0 : (uint64_t)c->result);
+    end_slot_locked(g, slot, error, out, error ? 0 : (uint64_t)c->result);
 }
 
 // What a worker before this one had taken is lost.
