@@ -94,7 +94,9 @@ static void close_locked(struct os2g_plan *p)
     if (!p->locked.open)
         return;
     p->locked.open = false;
-    run_locked(p, &call); // a session that has ended has closed it
+    // a session that has ended has closed it; its user is not asked, who may be done with it
+    call.deadline_ns = client_deadline(p->client);
+    call_run(t, &call);
     transport_forget(t, p->locked.generation, p->locked.file, 1);
     transport_forget(t, p->locked.generation, p->locked.directory, 1);
 }

@@ -20,6 +20,7 @@ static unsigned forked;
 static struct {
     unsigned generation; // of the session
     unsigned opens, releases, forgets;
+    bool called_away; // whoever may be asked
     bool gone, no_plans;
 
     // the plan of the open file
@@ -152,6 +153,8 @@ int call_run(struct transport *t, const struct call *call)
 {
     if (device.gone)
         return -ENOTCONN;
+    if (device.called_away && call->client)
+        return -EINTR;
     if (call->generation && call->generation != device.generation)
         return -ENOTCONN;
     switch (call->opcode) {
@@ -350,6 +353,16 @@ static void a_daemon_that_stays_away_is_an_error(void **state)
     os2g_plan_free(NULL);
 }
 
+static void a_plan_is_ended_also_when_its_user_is_called_away(void **state)
+{
+    struct os2g_plan *p = new_plan(1);
+
+    device.called_away = true;
+    assert_int_equal(os2g_plan_commit(p), -EINTR);
+    os2g_plan_free(p);
+    assert_int_equal(device.releases, 1);
+}
+
 static void a_plan_stays_the_parent_s(void **state)
 {
     struct os2g_plan *p = new_plan(1);
@@ -378,6 +391,7 @@ int main(void)
         cmocka_unit_test_setup(a_worker_that_dies_while_it_is_told_is_told_again, reset),
         cmocka_unit_test_setup(a_session_that_ended_before_the_commit_does_not_matter, reset),
         cmocka_unit_test_setup(a_daemon_that_stays_away_is_an_error, reset),
+        cmocka_unit_test_setup(a_plan_is_ended_also_when_its_user_is_called_away, reset),
         cmocka_unit_test_setup(a_plan_stays_the_parent_s, reset),
     };
 
