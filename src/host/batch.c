@@ -268,19 +268,34 @@ static int wait_locked(struct os2g_batch *b, unsigned min, uint64_t deadline_ns,
     return rc;
 }
 
+// When the time is over; any timeout can be said, also one that never comes.
+static int deadline_of(const struct timespec *timeout, uint64_t *ret_ns)
+{
+    uint64_t now = clock_monotonic_ns();
+
+    *ret_ns = UINT64_MAX;
+    if (!timeout)
+        return 0;
+    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || (uint64_t)timeout->tv_nsec >= NS_PER_S)
+        return client_fail(-EINVAL, "a timeout of %lld s and %ld ns cannot be",
+                           (long long)timeout->tv_sec, timeout->tv_nsec);
+    if ((uint64_t)timeout->tv_sec < (UINT64_MAX - now) / NS_PER_S - 1)
+        *ret_ns = now + (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_nsec;
+    return 0;
+}
+
 int os2g_batch_status(struct os2g_batch *b, unsigned min, unsigned max,
                       struct os2g_io_event *events, const struct timespec *timeout)
 {
-    uint64_t deadline_ns = UINT64_MAX;
+    uint64_t deadline_ns;
     int rc = enter(b);
 
+    if (rc == 0)
+        rc = deadline_of(timeout, &deadline_ns);
     if (rc < 0)
         return rc;
     if (min > max)
         return client_fail(-EINVAL, "at least %u events are more than at most %u", min, max);
-    if (timeout)
-        deadline_ns = clock_monotonic_ns() + (uint64_t)timeout->tv_sec * NS_PER_S +
-                      (uint64_t)timeout->tv_nsec;
     // waiting collects, too
     if (min == 0)
         transport_poll(b->client->transport);

@@ -291,6 +291,21 @@ static void one_that_cannot_begin_ends_with_its_error(void **state)
 
 // --- reporting ---
 
+static void a_timeout_may_be_longer_than_a_clock_can_say(void **state)
+{
+    static const struct timespec wrong[] = {{-1, 0}, {0, -1}, {0, 1000000000}};
+    const struct timespec forever = {INT64_MAX, 999999999};
+    struct os2g_batch *b = new_batch();
+    struct os2g_io_event e;
+
+    submit(b, 1, 1);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        assert_int_equal(os2g_batch_status(b, 1, 1, &e, &wrong[i]), -EINVAL);
+    while_waiting = finish_first;
+    assert_int_equal(os2g_batch_status(b, 1, 1, &e, &forever), 1);
+    end(b);
+}
+
 static void ends_are_reported_in_their_order(void **state)
 {
     struct os2g_batch *b = new_batch();
@@ -506,6 +521,7 @@ int main(void)
         cmocka_unit_test_setup(an_operation_has_its_place_until_it_was_reported, reset),
         cmocka_unit_test_setup(one_wrong_operation_is_none_at_all, reset),
         cmocka_unit_test_setup(one_that_cannot_begin_ends_with_its_error, reset),
+        cmocka_unit_test_setup(a_timeout_may_be_longer_than_a_clock_can_say, reset),
         cmocka_unit_test_setup(ends_are_reported_in_their_order, reset),
         cmocka_unit_test_setup(no_more_than_max_are_reported, reset),
         cmocka_unit_test_setup(status_waits_for_as_many_as_it_must, reset),
