@@ -425,12 +425,13 @@ static void put_back_locked(struct vhost *v, struct list *again, struct transpor
 
 void vhost_lost_locked(struct vhost *v, const char *why)
 {
-    unsigned n_small = v->locked.session->slots.n_small;
     uint64_t now = clock_monotonic_ns();
     struct list again = LIST_INIT(again);
+    unsigned n_small;
 
     if (v->locked.state != VHOST_UP)
         return;
+    n_small = v->locked.session->slots.n_small;
     // whatever the reason, the device is to let go of our memory
     shutdown(v->locked.session->socket, SHUT_RDWR);
     vhost_unwatch_socket_locked(v);

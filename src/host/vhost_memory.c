@@ -91,6 +91,18 @@ static void lost(struct vhost *v)
     pthread_mutex_unlock(&v->locked.lock.mutex);
 }
 
+// Which it is, and whether it is there. control.lock is held: none is made meanwhile.
+static unsigned present_session(struct vhost *v, bool *ret_up)
+{
+    unsigned generation;
+
+    pthread_mutex_lock(&v->locked.lock.mutex);
+    *ret_up = v->locked.state == VHOST_UP;
+    generation = v->locked.generation;
+    pthread_mutex_unlock(&v->locked.lock.mutex);
+    return generation;
+}
+
 // In the present session, if there is one, and in those to come. generation: the one in which the
 // window was asked for; -EAGAIN: there is another.
 static int share(struct vhost *v, struct transport_memory *m, unsigned generation)
@@ -99,10 +111,7 @@ static int share(struct vhost *v, struct transport_memory *m, unsigned generatio
     int rc = 0;
 
     pthread_mutex_lock(&v->control.lock.mutex);
-    pthread_mutex_lock(&v->locked.lock.mutex);
-    up = v->locked.state == VHOST_UP;
-    same = v->locked.generation == generation;
-    pthread_mutex_unlock(&v->locked.lock.mutex);
+    same = present_session(v, &up) == generation;
     if (up && m->cuda && !same)
         rc = -EAGAIN;
     else if (up && m->fd >= 0)
@@ -245,7 +254,8 @@ void vhost_memory_forget_cuda(struct vhost *v)
 void vhost_memory_cut(struct transport *t, struct transport_memory *m)
 {
     struct vhost *v = from_base(t);
-    bool up;
+    unsigned generation;
+    bool up, still_up;
     int rc = 0;
 
     if (m->cut)
@@ -257,14 +267,18 @@ void vhost_memory_cut(struct transport *t, struct transport_memory *m)
         return;
     }
     end_requests(v, m, false);
-    if (m->cuda)
-        rc = region_call(v, m, OS2G_REGION_REMOVE, transport_generation(t));
+    // of this session it has to be taken away; those to come do not hear of it
     pthread_mutex_lock(&v->control.lock.mutex);
     list_remove(&m->link);
-    pthread_mutex_lock(&v->locked.lock.mutex);
-    up = v->locked.state == VHOST_UP;
-    pthread_mutex_unlock(&v->locked.lock.mutex);
-    if (up && m->fd >= 0)
+    generation = present_session(v, &up);
+    pthread_mutex_unlock(&v->control.lock.mutex);
+    if (up && m->cuda)
+        rc = region_call(v, m, OS2G_REGION_REMOVE, generation);
+    if (rc == -ENOENT)
+        rc = 0; // nothing of it is there
+    pthread_mutex_lock(&v->control.lock.mutex);
+    up = up && present_session(v, &still_up) == generation && still_up;
+    if (up && rc == 0 && m->fd >= 0)
         rc = session_region_remove(v->locked.session, m->address, m->size, deadline_of(v));
     // A daemon that does not say so any more: its session ends, and with it what it may touch.
     if (up && rc < 0)

@@ -159,9 +159,10 @@ int session_explain(int error, const char *path)
     switch (error) {
     case -ENOENT:
     case -ECONNREFUSED:
-        return client_fail(error, "no daemon listens at %s", path);
+        return client_fail(error, "no daemon listens at %s: start one (os2gd, os2g mount)", path);
     case -EACCES:
-        return client_fail(error, "%s: not allowed to this user", path);
+        return client_fail(error, "%s: not allowed to this user: see socket-mode and socket-group",
+                           path);
     case -EPIPE:
         return client_fail(error, "the daemon at %s has closed the connection", path);
     case -EBADMSG:
@@ -296,7 +297,8 @@ int session_exchange(struct vhost_session *s, int call_fd, uint32_t opcode, cons
         rc = slots_answer(&s->slots, 0, 1, out_len, 0, &a);
     if (rc != 0)
         return rc;
-    memcpy(out, a.out, a.out_got);
+    if (a.out_got)
+        memcpy(out, a.out, a.out_got);
     return a.error ? a.error : (int)a.out_got;
 }
 
