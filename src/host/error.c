@@ -28,19 +28,30 @@ static const char *text_of(int error)
 {
     switch (error) {
     case -ENOTCONN:
-        return "the daemon has gone and has not come back in time";
+        return "the daemon has gone and has not come back in time: see its log, start it again";
     case -ETIMEDOUT:
-        return "no answer in time";
+        return "no answer in time: see the daemon's log, or give it longer (timeout_ms)";
     case -ECANCELED:
         return "given up, as was asked for";
+    default:
+        return strerror(-error);
+    }
+}
+
+// What the device says of an object.
+static const char *text_of_object(int error)
+{
+    switch (error) {
     case -ESTALE:
-        return "the store has another version of it now; open it again";
+        return "the store has another version of it now: open it again";
     case -EFBIG:
         return "larger than the memory given for it";
     case -EACCES:
-        return "the store does not allow it to these credentials";
+        return "the store does not allow it to the daemon's credentials: its log names them";
+    case -EIO:
+        return "it cannot be got from the store: the daemon's log says why";
     default:
-        return strerror(-error);
+        return text_of(error);
     }
 }
 
@@ -52,7 +63,7 @@ int client_fail_errno(int error, const char *what)
 
 int client_fail_name(int error, const char *name, size_t len)
 {
-    return client_fail(error, "%.*s: %s", (int)MIN(len, 300), name, text_of(error));
+    return client_fail(error, "%.*s: %s", (int)MIN(len, 300), name, text_of_object(error));
 }
 
 const char *client_error(void)

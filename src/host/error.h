@@ -7,7 +7,8 @@
 // Remembers the sentence and returns error. What a public call returns as an error has passed
 // through here.
 int client_fail(int error, const char *fmt, ...) PRINTF_LIKE(2, 3);
-// The same for an errno alone: "what: its text", or "its text" when what is NULL.
+// The same for an errno alone, of the system's or a session's: "what: its text", or "its text" when
+// what is NULL.
 int client_fail_errno(int error, const char *what);
 // The sentence so far, for putting more before it.
 const char *client_error(void);

@@ -260,6 +260,8 @@ static void an_error_of_the_store_is_handed_on(void **state)
     fake_device_set(w->device, FAKE_ERROR);
     assert_int_equal(os2g_read(f, w->memory, 20 * MIB, 0, 0), -EIO);
     assert_int_equal(os2g_fetch(w->c, "a.bin", w->memory, MIB, 0, NULL), -EIO);
+    assert_string_equal(os2g_last_error(),
+                        "a.bin: it cannot be got from the store: the daemon's log says why");
     fake_device_set(w->device, FAKE_FINE);
     assert_int_equal(os2g_read(f, w->memory, 20 * MIB, 0, 0), 20 * MIB);
     os2g_file_close(f);
