@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "front/vhost/foreign_fd.h"
 
 #include <linux/virtio_config.h>
 #include <linux/virtio_fs.h>
@@ -34,8 +35,7 @@ int link_broken(char **ret_why, const char *fmt, ...)
 
 void link_close_fd(int *fd)
 {
-    if (*fd >= 0)
-        close(*fd);
+    foreign_fd_close(*fd);
     *fd = -1;
 }
 
@@ -338,6 +338,12 @@ int vhost_link_take_socket(struct vhost_link *l)
     return take(&l->config.fd);
 }
 
+static void close_own(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
 void vhost_link_free(struct vhost_link *l)
 {
     if (!l)
@@ -347,8 +353,8 @@ void vhost_link_free(struct vhost_link *l)
     link_io_drop_fds(l);
     for (unsigned i = 0; i < l->io.n_fds; i++)
         link_close_fd(&l->io.fds[i]);
-    link_close_fd(&l->config.memory_fd);
-    link_close_fd(&l->config.fd);
+    close_own(l->config.memory_fd);
+    close_own(l->config.fd);
     free(l);
 }
 

@@ -5,6 +5,7 @@
 //   link_io.c       bytes and descriptors in, one message at a time; replies out
 //   link_memory.c   regions
 //   link_rings.c    rings
+//   foreign_fd.c    which of a host's descriptors can be trusted, and how to close the others
 //
 // A message that changes memory or stops a ring goes through three phases, each of which may be
 // empty; the next one begins when the worker has done what the one before asked for. Rings whose
@@ -82,7 +83,7 @@ struct vhost_link {
 
 // Ends the session: -EPROTO with a sentence.
 int link_broken(char **ret_why, const char *fmt, ...) PRINTF_LIKE(2, 3);
-void link_close_fd(int *fd);
+void link_close_fd(int *fd); // of the host
 // To the worker. The command's number, or 0 when there is no worker.
 uint64_t link_send(struct vhost_link *l, struct vhost_command *c, int fd);
 

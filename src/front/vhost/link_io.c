@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "front/vhost/foreign_fd.h"
 #include "front/vhost/link_impl.h"
 
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 int link_io_take_fd(struct vhost_link *l, unsigned i)
 {
@@ -36,7 +36,7 @@ static bool collect_fds(struct link_io *io, struct msghdr *msg)
             if (io->n_fds < VHOST_USER_FDS_MAX) {
                 io->fds[io->n_fds++] = fd;
             } else {
-                close(fd);
+                foreign_fd_close(fd);
                 fit = false;
             }
         }

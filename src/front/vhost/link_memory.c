@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "front/vhost/foreign_fd.h"
 #include "front/vhost/link_impl.h"
-
-#include <linux/magic.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 
 static int refuse(const char **ret_why, const char *why)
 {
@@ -13,25 +9,18 @@ static int refuse(const char **ret_why, const char *why)
 }
 
 // A file that a host's own file system answers for would let it hold up whoever touches the memory.
-// What is no file at all (a GPU's memory) is not mapped.
+// A GPU's is not mapped.
 static bool memory_ok(int fd)
 {
-    struct statfs fs;
-    struct stat st;
+    enum foreign_kind kind = foreign_fd_kind(fd);
 
-    if (fstat(fd, &st) < 0)
-        return false;
-    if (!S_ISREG(st.st_mode))
-        return true;
-    return fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC);
+    return kind == FOREIGN_MEMORY || kind == FOREIGN_DEVICE;
 }
 
 static bool same_file(int a, int b)
 {
-    struct stat x, y;
-
-    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+    return foreign_fd_kind(a) == FOREIGN_MEMORY && foreign_fd_kind(b) == FOREIGN_MEMORY &&
+           foreign_fd_same(a, b);
 }
 
 static bool same_place(const struct vhost_user_region *a, const struct vhost_user_region *b)

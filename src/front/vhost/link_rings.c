@@ -1,26 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "front/vhost/foreign_fd.h"
 #include "front/vhost/link_impl.h"
 
 #include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-// Nobody else's file may be what the worker waits for or writes to. The flags are left as they are:
-// the host may want its own end to wait (eventfd.h does without them).
-static bool is_eventfd(int fd)
-{
-    char path[32], target[32];
-    ssize_t n;
-
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    n = readlink(path, target, sizeof(target) - 1);
-    if (n < 0)
-        return false;
-    target[n] = 0;
-    return !strcmp(target, "anon_inode:[eventfd]");
-}
 
 static void say_call(struct vhost_link *l, unsigned i)
 {
@@ -62,7 +45,8 @@ static int set_fd(struct vhost_link *l, char **ret_why)
     int fd = -1;
 
     if (l->message.n_fds) {
-        if (!is_eventfd(l->message_fds[0]))
+        // nobody else's file may be what the worker waits for or writes to
+        if (foreign_fd_kind(l->message_fds[0]) != FOREIGN_EVENTFD)
             return link_broken(ret_why, "ring %u: a descriptor that is no eventfd", i);
         fd = link_io_take_fd(l, 0);
     }
