@@ -2,7 +2,8 @@
 // Inside the transport of a guest: requests are carried out by system calls on the mount, but for
 // reads into leased pieces of the BAR, which go through its .os2g/gdd (wire/gdd.h).
 //
-//   guest.c        requests, who collects, threads
+//   guest.c        requests, threads, one's life
+//   guest_wait.c   ends, who collects
 //   guest_files.c  names, open files, reads into host memory
 //   guest_gdd.c    leases, reads into them
 //
@@ -101,11 +102,25 @@ static inline struct guest *guest_of(struct transport *t)
 
 // --- guest.c ---
 
+// On its way, as far as it can go; it has a place among the active ones.
+void guest_start(struct guest *g, struct transport_request *r);
+// What stands in r->in, as one message: at most TRANSPORT_IN_MAX bytes.
+size_t guest_message(const struct transport_request *r, void *to);
+
+// --- guest_wait.c ---
+
 // r has ended; whoever collects tells.
 void guest_end_locked(struct guest *g, struct transport_request *r, int error, uint32_t out_got,
                       uint64_t data_got);
-// What stands in r->in, as one message: at most TRANSPORT_IN_MAX bytes.
-size_t guest_message(const struct transport_request *r, void *to);
+void guest_wake_locked(struct guest *g); // those who collect: there is something
+// For a wait on a condition: no longer than it can be said.
+struct timespec guest_until(uint64_t deadline_ns);
+void guest_post(struct transport *t, struct transport_request *r);
+int guest_wait(struct transport *t, const _Atomic uint32_t *flag, const _Atomic uint32_t *missing,
+               uint64_t deadline_ns);
+void guest_flag(struct transport *t, _Atomic uint32_t *flag);
+unsigned guest_poll(struct transport *t);
+int guest_event_fd(struct transport *t);
 
 // --- guest_files.c ---
 

@@ -3,11 +3,9 @@
 #include "host/vhost.h"
 
 #include "base/clock.h"
-#include "host/error.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 static _Thread_local struct transport *plugged;
@@ -392,100 +390,6 @@ unsigned vhost_run(struct vhost *v, struct list *ended, struct list *renewals)
         n++;
     }
     return n;
-}
-
-// --- the session's end; locked ---
-
-void vhost_slots_reset_locked(struct vhost *v)
-{
-    unsigned n_small = MIN(v->depth, SESSION_SLOT_MAX);
-
-    memset(v->locked.slots, 0, (n_small + SESSION_LARGE) * sizeof(*v->locked.slots));
-    for (unsigned i = 0; i < n_small; i++)
-        v->locked.free_small[i] = n_small - 1 - i;
-    for (unsigned i = 0; i < SESSION_LARGE; i++)
-        v->locked.free_large[i] = n_small + i;
-    v->locked.n_free_small = n_small;
-    v->locked.n_free_large = SESSION_LARGE;
-    memset(v->locked.forget_busy, 0, sizeof(v->locked.forget_busy));
-    v->locked.n_forgets = 0;
-}
-
-// Keeps the order in which they were submitted.
-static void put_back_locked(struct vhost *v, struct list *again, struct transport_request *r)
-{
-    struct list *at = again;
-
-    r->slot = PLACE_UNSENT;
-    while (at->prev != again &&
-           list_entry(at->prev, struct transport_request, link)->unique > r->unique)
-        at = at->prev;
-    list_insert_between(&r->link, at->prev, at);
-}
-
-void vhost_lost_locked(struct vhost *v, const char *why)
-{
-    uint64_t now = clock_monotonic_ns();
-    struct list again = LIST_INIT(again);
-    unsigned n_small;
-
-    if (v->locked.state != VHOST_UP)
-        return;
-    n_small = v->locked.session->slots.n_small;
-    // whatever the reason, the device is to let go of our memory
-    shutdown(v->locked.session->socket, SHUT_RDWR);
-    vhost_unwatch_socket_locked(v);
-    v->locked.state = VHOST_DOWN;
-    if (++v->locked.generation == 0)
-        v->locked.generation = 1;
-    // one that ends again and again without an answer is given the time of one outage
-    if (v->locked.answered) {
-        v->locked.give_up_ns = now + v->timeout_ns;
-        v->locked.backoff_ns = BACKOFF_MIN_NS;
-    }
-    v->locked.answered = false;
-    v->locked.retry_ns = now + v->locked.backoff_ns;
-    v->locked.lost_why = why;
-    for (unsigned i = 0; i < n_small + SESSION_LARGE; i++) {
-        struct transport_request *r = v->locked.slots[i].request;
-
-        if (!r)
-            continue;
-        if (r->again && !r->cancelled)
-            put_back_locked(v, &again, r);
-        else
-            vhost_post_locked(v, r, r->cancelled ? -ECANCELED : -ENOTCONN);
-    }
-    list_for_each_safe (it, &v->locked.unsent) {
-        struct transport_request *r = list_entry(it, struct transport_request, link);
-
-        list_remove(&r->link);
-        if (r->generation && !r->renew)
-            vhost_post_locked(v, r, -ENOTCONN);
-        else
-            list_push_back(&again, &r->link);
-    }
-    list_splice_back(&v->locked.unsent, &again);
-    vhost_slots_reset_locked(v);
-    if (now >= v->locked.give_up_ns) {
-        v->locked.state = VHOST_GONE;
-        vhost_end_all_locked(v, -ENOTCONN);
-    } else {
-        vhost_timer_locked(v);
-    }
-    vhost_wake_locked(v);
-}
-
-void vhost_end_all_locked(struct vhost *v, int error)
-{
-    struct list all = LIST_INIT(all);
-
-    list_splice_back(&all, &v->locked.unsent);
-    list_splice_back(&all, &v->locked.renewals);
-    list_for_each_safe (it, &all) {
-        list_remove(it);
-        vhost_post_locked(v, list_entry(it, struct transport_request, link), error);
-    }
 }
 
 static unsigned generation(struct transport *t)

@@ -133,10 +133,6 @@ void vhost_collect_locked(struct vhost *v, struct list *ended, struct list *rene
 // Calls done and renew for them; locked.lock is not held. How many.
 unsigned vhost_run(struct vhost *v, struct list *ended, struct list *renewals);
 void vhost_post_locked(struct vhost *v, struct transport_request *r, int error);
-// The session has ended.
-void vhost_lost_locked(struct vhost *v, const char *why);
-void vhost_slots_reset_locked(struct vhost *v);
-void vhost_end_all_locked(struct vhost *v, int error);
 
 // --- vhost_wait.c ---
 
@@ -156,6 +152,8 @@ void vhost_wake_room_locked(struct vhost *v);
 // --- vhost_connect.c ---
 
 void vhost_free(struct transport *t);
+// The session has ended; locked.lock is held.
+void vhost_lost_locked(struct vhost *v, const char *why);
 // Calls event for what has happened; no lock is held.
 void vhost_tell(struct vhost *v);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 // One attempt may take so long, whatever its caller's deadline is: less would never succeed with a
@@ -27,6 +28,100 @@ static unsigned n_small(const struct vhost *v)
 {
     return MIN(v->depth, SESSION_SLOT_MAX);
 }
+
+// --- the session's end; locked ---
+
+static void slots_reset_locked(struct vhost *v)
+{
+    unsigned n = n_small(v);
+
+    memset(v->locked.slots, 0, (n + SESSION_LARGE) * sizeof(*v->locked.slots));
+    for (unsigned i = 0; i < n; i++)
+        v->locked.free_small[i] = n - 1 - i;
+    for (unsigned i = 0; i < SESSION_LARGE; i++)
+        v->locked.free_large[i] = n + i;
+    v->locked.n_free_small = n;
+    v->locked.n_free_large = SESSION_LARGE;
+    memset(v->locked.forget_busy, 0, sizeof(v->locked.forget_busy));
+    v->locked.n_forgets = 0;
+}
+
+// Keeps the order in which they were submitted.
+static void put_back_locked(struct vhost *v, struct list *again, struct transport_request *r)
+{
+    struct list *at = again;
+
+    r->slot = PLACE_UNSENT;
+    while (at->prev != again &&
+           list_entry(at->prev, struct transport_request, link)->unique > r->unique)
+        at = at->prev;
+    list_insert_between(&r->link, at->prev, at);
+}
+
+static void end_all_locked(struct vhost *v, int error)
+{
+    struct list all = LIST_INIT(all);
+
+    list_splice_back(&all, &v->locked.unsent);
+    list_splice_back(&all, &v->locked.renewals);
+    list_for_each_safe (it, &all) {
+        list_remove(it);
+        vhost_post_locked(v, list_entry(it, struct transport_request, link), error);
+    }
+}
+
+void vhost_lost_locked(struct vhost *v, const char *why)
+{
+    uint64_t now = clock_monotonic_ns();
+    struct list again = LIST_INIT(again);
+
+    if (v->locked.state != VHOST_UP)
+        return;
+    // whatever the reason, the device is to let go of our memory
+    shutdown(v->locked.session->socket, SHUT_RDWR);
+    vhost_unwatch_socket_locked(v);
+    v->locked.state = VHOST_DOWN;
+    if (++v->locked.generation == 0)
+        v->locked.generation = 1;
+    // one that ends again and again without an answer is given the time of one outage
+    if (v->locked.answered) {
+        v->locked.give_up_ns = now + v->timeout_ns;
+        v->locked.backoff_ns = BACKOFF_MIN_NS;
+    }
+    v->locked.answered = false;
+    v->locked.retry_ns = now + v->locked.backoff_ns;
+    v->locked.lost_why = why;
+    for (unsigned i = 0; i < n_small(v) + SESSION_LARGE; i++) {
+        struct transport_request *r = v->locked.slots[i].request;
+
+        if (!r)
+            continue;
+        if (r->again && !r->cancelled)
+            put_back_locked(v, &again, r);
+        else
+            vhost_post_locked(v, r, r->cancelled ? -ECANCELED : -ENOTCONN);
+    }
+    list_for_each_safe (it, &v->locked.unsent) {
+        struct transport_request *r = list_entry(it, struct transport_request, link);
+
+        list_remove(&r->link);
+        if (r->generation && !r->renew)
+            vhost_post_locked(v, r, -ENOTCONN);
+        else
+            list_push_back(&again, &r->link);
+    }
+    list_splice_back(&v->locked.unsent, &again);
+    slots_reset_locked(v);
+    if (now >= v->locked.give_up_ns) {
+        v->locked.state = VHOST_GONE;
+        end_all_locked(v, -ENOTCONN);
+    } else {
+        vhost_timer_locked(v);
+    }
+    vhost_wake_locked(v);
+}
+
+// --- the next one ---
 
 static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadline_ns)
 {
@@ -57,7 +152,7 @@ static void up_locked(struct vhost *v, struct vhost_session *s)
     v->locked.session = s;
     v->locked.state = VHOST_UP;
     v->base.max_read = s->max_read;
-    vhost_slots_reset_locked(v);
+    slots_reset_locked(v);
     if (vhost_watch_socket_locked(v) < 0)
         vhost_event_fd_close(v); // never seen with descriptors that are open
     vhost_send_locked(v);
@@ -70,7 +165,7 @@ static void failed_locked(struct vhost *v)
 
     if (now >= v->locked.give_up_ns) {
         v->locked.state = VHOST_GONE;
-        vhost_end_all_locked(v, -ENOTCONN);
+        end_all_locked(v, -ENOTCONN);
         return;
     }
     v->locked.retry_ns = now + v->locked.backoff_ns;
@@ -242,7 +337,7 @@ static void end_everything(struct vhost *v)
     if (v->locked.state == VHOST_UP)
         vhost_lost_locked(v, "this side has ended it");
     v->locked.state = VHOST_GONE;
-    vhost_end_all_locked(v, -ENOTCONN);
+    end_all_locked(v, -ENOTCONN);
     vhost_collect_locked(v, &ended, &renewals);
     pthread_mutex_unlock(&v->locked.lock.mutex);
     vhost_run(v, &ended, &renewals);
