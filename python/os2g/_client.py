@@ -209,7 +209,7 @@ class Client:
     # --- whole objects ---
 
     @overload
-    def fetch(self, key: Key) -> bytes: ...
+    def fetch(self, key: Key, *, size: Optional[int] = None) -> bytes: ...
 
     @overload
     def fetch(self, key: Key, into: Target, offset: int = 0, *,
@@ -217,12 +217,12 @@ class Client:
 
     def fetch(self, key: Key, into: Optional[Target] = None, offset: int = 0, *,
               size: Optional[int] = None) -> Any:
-        """A whole object: as bytes; or landed at into[offset:], where there is room for size bytes
-        (None: up to its end). Then the part of into that it fills is returned: a memoryview, or a
+        """A whole object: as bytes (size: what it has, as far as is known); or landed at into[offset:],
+        where there is room for size bytes (None: up to its end). Then the part of into that it fills is returned: a memoryview, or a
         DeviceView for GPU memory. OSError(EFBIG), with object_size, when it is larger."""
         try:
             if into is None:
-                return self._fetch_bytes(key)
+                return self._fetch_bytes(key, size)
             room = size_of(into) - offset if size is None else size
             landed, length = self._core.fetch_into(key, core_target(into), offset, max(room, 0))
         finally:
@@ -233,8 +233,8 @@ class Client:
             raise error
         return part_of(into, offset, length)
 
-    def _fetch_bytes(self, key: Key) -> bytes:
-        data = self._core.fetch(key)
+    def _fetch_bytes(self, key: Key, size: Optional[int]) -> bytes:
+        data = self._core.fetch(key) if size is None else self._core.fetch_sized(key, size)
         while isinstance(data, int):  # how large it is: it may have changed by now
             data = self._core.fetch_sized(key, data)
         return data
