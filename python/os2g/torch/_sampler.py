@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PlanSampler: any sampler, whose order is declared to the daemon before it is read."""
+
+import itertools
+import os
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+import torch.utils.data
+
+import os2g
+
+from ._dataset import MapDataset
+from ._plan import Declared
+from ._source import client_of
+
+# Indices that are drawn at a time: what an endless sampler is asked for ahead.
+_AHEAD = 1 << 20
+
+Named = Tuple[Callable[[], os2g.Client], Callable[[int], str]]
+
+
+def mount_of(path: str) -> str:
+    """The directory at which the file system of path is mounted."""
+    place = os.path.abspath(path)
+    while not os.path.ismount(place):
+        place = os.path.dirname(place)
+    return place
+
+
+def _named_paths(paths: Sequence[Any]) -> Named:
+    top = mount_of(os.fspath(paths[0]))
+
+    def key(index: int) -> str:
+        return os.path.relpath(os.path.abspath(paths[index]), top)
+
+    return lambda: client_of(top, {}), key
+
+
+def _named(data: Any) -> Named:
+    """How to get a client, and its key of a sample."""
+    if isinstance(data, MapDataset):
+        objects = data._objects
+        return lambda: objects.client, lambda index: objects.listed[index].key
+    if isinstance(data, torch.utils.data.Subset):
+        client, key = _named(data.dataset)
+        chosen = data.indices
+        return client, lambda index: key(chosen[index])
+    if hasattr(data, "samples"):  # torchvision's folders of files: (path, class)
+        return _named_paths([sample[0] for sample in data.samples])
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)) and data:
+        return _named_paths(data)
+    raise TypeError(f"{type(data).__name__} does not say which object is which sample")
+
+
+def _flat(item: Any) -> Iterable[int]:
+    return item if isinstance(item, (list, tuple)) else (item,)
+
+
+class PlanSampler(torch.utils.data.Sampler):
+    """Gives what sampler gives (indices, or lists of them for batch_sampler=), and declares it: the
+    daemon fetches the objects in this order, ahead of whichever worker is going to read them.
+
+        sampler = PlanSampler(DistributedSampler(dataset), dataset)
+        loader = DataLoader(dataset, sampler=sampler, num_workers=8)
+
+    data: a MapDataset; a data set with .samples as torchvision's folders have, or a list of paths,
+    all in one mount of os2g's; a Subset of these. window: bytes to fetch ahead; 0: half of the
+    daemon's memory. Of many ranks each declares its own share."""
+
+    def __init__(self, sampler: Iterable[Any], data: Any, *, window: int = 0) -> None:
+        self.sampler = sampler
+        self._client, self._key = _named(data)
+        self._window = window
+        self._skip = 0
+        self._state: Any = None
+        self._current: Optional["_Order"] = None
+
+    def __len__(self) -> int:
+        return len(self.sampler)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        # the order before is over: its readers are done when the next one is asked for
+        self.close()
+        self._state = self._inner_state()
+        skip, self._skip = self._skip, 0
+        self._current = _Order(self, iter(self.sampler), skip)
+        return self._current
+
+    def _inner_state(self) -> Any:
+        state = getattr(self.sampler, "state_dict", None)
+        return state() if state else None
+
+    def close(self) -> None:
+        """Ends the plan, as the next order and this object's end do."""
+        if self._current is not None:
+            self._current.close()
+
+    def set_epoch(self, epoch: int) -> None:
+        self.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Where the order is. The sampler's own state is that before it: it was drawn ahead of what
+        has been given."""
+        if self._current is None:
+            return {"given": self._skip, "sampler": self._inner_state()}
+        return {"given": self._current.given, "sampler": self._state}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """The next order goes on behind what had been given, which is not declared again. The
+        sampler must give the same: seeded alike, at the same epoch."""
+        if state["sampler"] is not None:
+            self.sampler.load_state_dict(state["sampler"])  # type: ignore[attr-defined]
+        self._skip = int(state["given"])
+
+
+class _Order:
+    """One pass through a sampler."""
+
+    def __init__(self, owner: PlanSampler, items: Iterator[Any], skip: int) -> None:
+        self._owner = owner
+        self._items = items
+        self._drawn: List[Any] = []
+        self._at = 0
+        self._plan: Optional[Declared] = None
+        self._open = True
+        self.given = sum(1 for _ in itertools.islice(items, skip))
+
+    def _draw(self) -> bool:
+        self._at, self._drawn = 0, list(itertools.islice(self._items, _AHEAD))
+        return bool(self._drawn)
+
+    def _keys(self) -> Iterator[str]:
+        return (self._owner._key(int(index)) for item in self._drawn for index in _flat(item))
+
+    def _declare(self) -> None:
+        if self._plan is None:
+            self._plan = Declared(self._owner._client(), self._keys(), self._owner._window)
+        else:
+            self._plan.extend(self._keys())
+
+    def __iter__(self) -> "_Order":
+        return self
+
+    def __next__(self) -> Any:
+        if self._at == len(self._drawn):
+            if not self._open or not self._draw():
+                raise StopIteration
+            self._declare()
+        elif self._plan is not None:
+            self._plan.keep()
+        self._at += 1
+        self.given += 1
+        return self._drawn[self._at - 1]
+
+    def close(self) -> None:
+        # not at the last item: workers have yet to read what was given
+        plan, self._plan = self._plan, None
+        self._open, self._drawn, self._at = False, [], 0
+        if plan is not None:
+            plan.close()

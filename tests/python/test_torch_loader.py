@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""os2g.torch.DeviceLoader: batches that land in one region each."""
+
+import gc
+import signal
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="no torch (Debian: python3-torch)")
+
+from torch.utils.data import BatchSampler, SequentialSampler  # noqa: E402
+
+import mounts  # noqa: E402
+import os2g.torch as ot  # noqa: E402
+from torching import SPEC, expected, gets, place, right  # noqa: E402
+
+
+@pytest.fixture
+def store(server):
+    return server("--synthetic", SPEC)
+
+
+@pytest.fixture
+def images(store):
+    return ot.MapDataset.from_prefix("s3://train/img/", **place(store))
+
+
+@pytest.fixture
+def fixed(store):
+    return ot.MapDataset.from_prefix("s3://train/fix/", **place(store))
+
+
+def keys_of(batches):
+    return [key for batch in batches for key in batch.keys]
+
+
+def all_right(batch):
+    return all(right(key, bytes(batch[i].numpy())) and batch.sizes[i]
+               for i, key in enumerate(batch.keys))
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+@pytest.mark.parametrize("plan", [True, False, 1 << 20])
+def test_an_epoch_lands_byte_for_byte_each_object_once(store, images, prefetch, plan):
+    loader = ot.DeviceLoader(images, 8, shuffle=True, seed=4, prefetch=prefetch, plan=plan)
+    seen = []
+    for batch in loader:
+        assert batch.data.dtype == torch.uint8 and batch.data.device.type == "cpu"
+        assert all_right(batch)
+        seen += batch.keys
+    assert sorted(seen) == list(images.keys) and len(loader) == 10
+    assert gets(store) == 75
+    assert images.client.stats().bounced_bytes == 0
+
+
+def test_the_same_seed_gives_the_same_batches(images):
+    def epoch(seed, number):
+        loader = ot.DeviceLoader(images, 9, shuffle=True, seed=seed)
+        loader.set_epoch(number)
+        return keys_of(loader)
+
+    assert epoch(1, 0) == epoch(1, 0)
+    assert len({tuple(epoch(*one)) for one in [(1, 0), (1, 1), (5, 0)]}) == 3
+
+
+def test_the_next_pass_is_the_next_epoch(images):
+    loader = ot.DeviceLoader(images, 25, shuffle=True)
+    first, second = keys_of(loader), keys_of(loader)
+    assert first != second and sorted(first) == sorted(second)
+    loader.set_epoch(0)
+    assert keys_of(loader) == first
+
+
+def test_samples_of_one_shape_are_a_tensor_in_place(fixed):
+    loader = ot.DeviceLoader(fixed, 10, shape=(16, 32), dtype=torch.int64, labels=range(37))
+    for batch in loader:
+        assert batch.samples.shape == (len(batch), 16, 32) and batch.samples.is_contiguous()
+        assert batch.samples.data_ptr() == batch.data.data_ptr()
+        good = torch.stack([torch.frombuffer(bytearray(expected(key, 4096)), dtype=torch.int64)
+                            for key in batch.keys])
+        assert torch.equal(batch.samples.flatten(1), good)
+        assert batch.labels == batch.indices
+
+
+def test_a_sample_of_another_shape_is_named(fixed):
+    smaller = ot.DeviceLoader(fixed, 5, shape=(4097,))
+    with pytest.raises(ValueError, match="fix/000"):
+        next(iter(smaller)).samples
+    with pytest.raises(OSError) as raised:
+        next(iter(ot.DeviceLoader(fixed, 5, shape=(4095,))))
+    assert raised.value.filename == "fix/000" and raised.value.object_size == 4096
+
+
+def test_objects_of_unknown_sizes_land_too(store, images):
+    keys = [*images.keys, "big", "empty"]
+    named = ot.MapDataset.from_objects([f"s3://train/{key}" for key in keys], **place(store))
+    seen = []
+    for batch in ot.DeviceLoader(named, 20, plan=False):
+        for i, key in enumerate(batch.keys):
+            assert right(key, bytes(batch[i].numpy()))
+            assert batch.sizes[i] == (20 << 20 if key == "big" else batch.sizes[i])
+        seen += batch.keys
+    assert seen == keys
+
+
+def test_what_decode_makes_of_a_batch_is_what_comes(fixed):
+    loader = ot.DeviceLoader(fixed, 16, decode=lambda batch: (batch.samples, batch.labels),
+                             labels=lambda key: int(key[-3:]))
+    assert [(tuple(x.shape), len(y)) for x, y in loader] == [((n, 4096), n) for n in (16, 16, 5)]
+
+
+def test_memory_is_used_again_but_never_while_somebody_looks(images):
+    loader = ot.DeviceLoader(images, 5, prefetch=1)
+    kept, places = [], set()
+    for number, batch in enumerate(loader):
+        places.add(batch.data.data_ptr())
+        if number in (2, 7):
+            kept.append((batch.keys, [batch[i] for i in range(5)]))
+        del batch
+    assert len(places) < 9  # of 15 batches
+    loader.close()
+    gc.collect()
+    for keys, samples in kept:
+        assert all(right(key, bytes(sample.numpy())) for key, sample in zip(keys, samples))
+
+
+def test_samplers_of_ones_own_say_what_is_read(store, images):
+    loader = ot.DeviceLoader(images, 4, sampler=[5, 1, 5, 9, 70, 2], drop_last=True)
+    assert keys_of(loader) == [images.keys[i] for i in (5, 1, 5, 9)] and len(loader) == 1
+    batches = BatchSampler(SequentialSampler(images), 20, False)
+    loader = ot.DeviceLoader(images, batch_sampler=batches)
+    assert [len(batch) for batch in loader] == [20, 20, 20, 15] and len(loader) == 4
+    assert gets(store) == 75
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_an_epoch_is_resumed_where_it_was_left(store, images, sampled):
+    def make():
+        order = {"sampler": [*range(40, 75), *range(40)]} if sampled else {"shuffle": True, "seed": 8}
+        return ot.DeviceLoader(images, 8, **order)
+
+    good, next_good = (lambda loader: (keys_of(loader), keys_of(loader)))(make())
+    first = make()
+    batches = iter(first)
+    seen = keys_of([next(batches) for _ in range(6)])
+    state = first.state_dict()
+    first.close()
+    second = make()
+    second.load_state_dict(state)
+    second.set_epoch(state["epoch"])  # as a loop over epochs does
+    assert seen + keys_of(second) == good
+    assert keys_of(second) == next_good
+
+
+def test_a_state_of_another_order_is_refused(images, fixed):
+    state = ot.DeviceLoader(images, 8, shuffle=True).state_dict()
+    for other in (ot.DeviceLoader(images, 8), ot.DeviceLoader(fixed, 8, shuffle=True),
+                  ot.DeviceLoader(images, 8, shuffle=True, seed=1),
+                  ot.DeviceLoader(images, 8, sampler=[1])):
+        with pytest.raises(ValueError, match="another order"):
+            other.load_state_dict(state)
+
+
+def damaged(store, **options):
+    uris = [f"s3://train/fix/{i:03d}" for i in range(8)]
+    uris[1], uris[4] = "s3://train/fix/gone", "s3://train/img/n0/000"
+    store.faults("GET train/img/* always close 50%")
+    data = ot.MapDataset.from_objects(uris, **place(store, retry_timeout="1s"))
+    return ot.DeviceLoader(data, 2, **options)
+
+
+def test_a_missing_or_broken_object_raises_with_its_key_and_the_rest_goes_on(store):
+    batches = iter(damaged(store))
+    seen, failed = [], []
+    for _ in range(4):
+        try:
+            seen += next(batches).keys
+        except OSError as error:
+            failed.append(error.filename)
+    assert failed == ["fix/gone", "img/n0/000"] and len(seen) == 4
+    with pytest.raises(StopIteration):
+        next(batches)
+
+
+def test_errors_may_be_returned(store):
+    batches = list(damaged(store, errors="return"))
+    found = [(error and error.filename, size) for batch in batches
+             for error, size in zip(batch.errors, batch.sizes)]
+    assert found == [(None, 4096), ("fix/gone", 0), (None, 4096), (None, 4096), ("img/n0/000", 0),
+                     (None, 4096), (None, 4096), (None, 4096)]
+
+
+def test_arguments_that_contradict_each_other_are_refused(images):
+    for wrong in ({"batch_size": 0}, {"rank": 2, "num_replicas": 2}, {"errors": "ignore"},
+                  {"sampler": [1], "shuffle": True}, {"sampler": [1], "batch_sampler": [[1]]},
+                  {"device": "meta"}, {"prefetch": -1}):
+        with pytest.raises((ValueError, RuntimeError)):
+            ot.DeviceLoader(images, **wrong)
+
+
+LOOP = """
+import os, sys
+import os2g.torch as ot
+data = ot.MapDataset.from_prefix("s3://train/img/", endpoint=sys.argv[1], region="us-east-1")
+loader = ot.DeviceLoader(data, 10)
+print(len(data), flush=True)
+for batch in loader:
+    pass
+"""
+
+
+def test_ctrl_c_ends_it_at_once(store, program):
+    store.faults("GET train/img/* always stall head")
+    running = program(LOOP, store.url)
+    assert running.stdout.readline() == "75\n"
+    mounts.wait_until(lambda: store.counters()["in_flight"] > 0)
+    began = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    _, text = running.communicate(timeout=30)
+    assert "KeyboardInterrupt" in text and running.returncode in (1, -signal.SIGINT)
+    assert time.monotonic() - began < 3 * mounts.slowed_down()
