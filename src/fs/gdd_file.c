@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define REAP_MAX_MS 1000
+#define FILES_MAX   256 // open at a time, of one host: to find a place takes a look at all leases
 
 // A request that is answered later.
 struct waiting {
@@ -307,6 +308,15 @@ static bool may_open(struct fs *fs, const struct fs_request *req)
     return fs->o.gdd_gid && req->gpu && req->gpu->checks_modes;
 }
 
+static unsigned files_of(const struct fs *fs, uint32_t host)
+{
+    unsigned n = 0;
+
+    list_for_each (it, &fs->gdd_files)
+        n += list_entry(it, struct gdd_file, link)->leases.host == host;
+    return n;
+}
+
 void gdd_open(struct fs *fs, struct fs_request *req)
 {
     struct fs_opened o = {.direct_io = true};
@@ -321,8 +331,10 @@ void gdd_open(struct fs *fs, struct fs_request *req)
         handle = handles_find_unique(fs->handles, HANDLE_GDD, NODE_GDD_FILE, req->unique);
     o.known = handle != HANDLE_NONE;
     if (!handle) {
-        int rc = handles_new(fs->handles, HANDLE_GDD, NODE_GDD_FILE, req->unique, &handle);
+        int rc = -EMFILE;
 
+        if (files_of(fs, host_of(req)) < FILES_MAX)
+            rc = handles_new(fs->handles, HANDLE_GDD, NODE_GDD_FILE, req->unique, &handle);
         if (rc < 0) {
             req->reply->error(req, rc);
             return;

@@ -3,9 +3,9 @@
 // while the listing is still coming in. Where that ends (the directory is too large for memory) or
 // is gone (dropped, or a new worker), it goes on with pages of its own, listed behind the name it
 // had reached.
+#include "fs/dirs.h"
 #include "wire/control.h"
 #include "wire/gdd.h"
-#include "fs/dirs.h"
 
 #include <string.h>
 

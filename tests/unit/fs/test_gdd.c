@@ -650,6 +650,20 @@ static void too_many_at_once_are_refused(void **state)
     assert_int_equal(submit(file, (struct os2g_gdd_entry){.len = 8000}, "a/two"), 0);
 }
 
+static void one_host_opens_it_so_many_times_at_most(void **state)
+{
+    struct host_request *r;
+
+    for (int i = 1; i < 256; i++)
+        open_file();
+    r = open_as(&gpu, 1000, 1001);
+    assert_int_equal(r->answer, ANSWER_ERROR);
+    assert_int_equal(r->error, -EMFILE);
+    assert_int_equal(open_as(&other_gpu, 1000, 1001)->answer, ANSWER_OPENED);
+    host_release(file);
+    open_file();
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -682,6 +696,7 @@ int main(void)
         TEST(closed_file_keeps_its_place_until_nothing_lands_there),
         TEST(cancelled_read_is_reported),
         TEST(too_many_at_once_are_refused),
+        TEST(one_host_opens_it_so_many_times_at_most),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
