@@ -87,12 +87,16 @@ static void put_done(struct loop_msg *msg)
     p->done(p, p->error);
 }
 
+static void on_socket(struct loop_io *io, unsigned events, void *arg);
+
 static void memory_gone(struct loop_msg *msg)
 {
     struct engine_memory *m = container_of(msg, struct engine_memory, msg);
     void (*closed)(void *arg) = m->closed;
     void *arg = m->closed_arg;
 
+    // what the helper has said of it, lest it counts for the next of that number
+    on_socket(m->engine->socket_io, LOOP_READ, m->engine);
     list_remove(&m->link);
     m->engine->by_number[m->number] = NULL;
     free(m);

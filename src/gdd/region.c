@@ -12,6 +12,9 @@
 // Of one host. A memfd may claim any size, and a process has 128 TiB of addresses for all its
 // hosts.
 #define BYTES_MAX (8192 * GIB)
+// Of all hosts: what is left must do for everything else, or no memory is to be had.
+#define MAPPED_MAX (64 * 1024 * GIB)
+static _Atomic uint64_t mapped_bytes;
 
 struct region {
     struct region_info info;
@@ -48,8 +51,10 @@ struct region_map *region_map_new(const struct region_file *gpu_memory, size_t n
 
 static void region_free(struct region *r)
 {
-    if (r->mapping)
+    if (r->mapping) {
         munmap(r->mapping, r->mapping_len);
+        atomic_fetch_sub(&mapped_bytes, r->mapping_len);
+    }
     free(r);
 }
 
@@ -200,11 +205,21 @@ static int map_file(struct region *r, int fd, uint64_t page)
     uint64_t begin = ALIGN_DOWN(r->info.fd_offset, page);
     uint64_t before = r->info.fd_offset - begin;
     size_t len = ALIGN_UP(before + r->info.size, page);
-    // MAP_NORESERVE: it is for the host to set huge pages aside
-    char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)begin);
+    char *p;
 
-    if (p == MAP_FAILED)
-        return -errno;
+    if (atomic_fetch_add(&mapped_bytes, len) > MAPPED_MAX - len) {
+        atomic_fetch_sub(&mapped_bytes, len);
+        return -ENOBUFS;
+    }
+    // MAP_NORESERVE: it is for the host to set huge pages aside
+    p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)begin);
+
+    if (p == MAP_FAILED) {
+        int rc = -errno;
+
+        atomic_fetch_sub(&mapped_bytes, len);
+        return rc;
+    }
     // the host's data is in no core file of ours, and a child has no business with it
     madvise(p, len, MADV_DONTDUMP);
     madvise(p, len, MADV_DONTFORK);

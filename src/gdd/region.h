@@ -40,8 +40,9 @@ void region_map_free(struct region_map *m); // nobody uses a piece any more; NUL
 
 // fd: to be mapped, becomes the map's on success (it is closed: nobody else may use it then). 0;
 // -EINVAL (empty, overflow, beyond the file's end); -EEXIST (overlaps another); -ENOBUFS (too many,
-// or more than 8 TiB in all); -ENOTSUP (neither memfd, tmpfs or huge pages nor declared by the
-// operator); or -errno of mmap. *ret_id: never 0, not used again.
+// or more than 8 TiB in all, or more of all hosts than there are addresses for); -ENOTSUP (neither
+// memfd, tmpfs or huge pages nor declared by the operator); or -errno of mmap. *ret_id: never 0,
+// not used again.
 int region_add(struct region_map *m, const struct region_info *r, int fd, uint64_t *ret_id);
 // A window of engine memory (gdd/engine.h), not mapped.
 int region_add_window(struct region_map *m, const struct region_info *r, void *engine_memory,

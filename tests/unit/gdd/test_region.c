@@ -170,6 +170,28 @@ static void one_host_cannot_take_all_addresses(void **state)
     assert_int_equal(add(*state, i, memory_new(PAGE, true), &id), 0);
 }
 
+static void all_hosts_together_cannot_take_all_addresses(void **state)
+{
+    struct region_info i = {.addr = 0, .size = 8192 * GIB};
+    struct region_map *maps[9];
+    uint64_t id;
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    print_message("a sanitizer leaves fewer addresses\n");
+    skip();
+#endif
+    for (size_t n = 0; n < ARRAY_LEN(maps); n++)
+        maps[n] = region_map_new(NULL, 0);
+    for (size_t n = 0; n < 8; n++)
+        assert_int_equal(add(maps[n], i, memory_new(i.size, true), &id), 0);
+    assert_int_equal(add(maps[8], i, memory_new(i.size, true), &id), -ENOBUFS);
+    region_map_free(maps[7]);
+    assert_int_equal(add(maps[8], i, memory_new(i.size, true), &id), 0);
+    region_map_free(maps[8]);
+    for (size_t n = 0; n < 7; n++)
+        region_map_free(maps[n]);
+}
+
 static void only_memory_is_mapped(void **state)
 {
     char path[] = "region-XXXXXX";
@@ -343,6 +365,7 @@ int main(void)
         TEST(what_is_not_there_is_not_added),
         TEST(regions_do_not_overlap),
         TEST(one_host_cannot_take_all_addresses),
+        TEST(all_hosts_together_cannot_take_all_addresses),
         TEST(only_memory_is_mapped),
         TEST(memory_that_cannot_be_written_is_refused),
         TEST(memory_in_a_tmpfs_is_never_called_sealed),
