@@ -240,6 +240,13 @@ static void start(struct fetching *f)
 
     if (f->tries == 0) {
         f->object = planned(f, key, len);
+        if (f->object && f->object->cache->size > f->t.req->dest->len) {
+            // it stays where it is: the host is going to ask again, with more room
+            plan_uses_cancel(&f->plan_uses);
+            f->size = f->object->cache->size;
+            finish(f, -EFBIG);
+            return;
+        }
         if (!f->object)
             f->object = listed(f->fs, key, len);
     }

@@ -359,6 +359,16 @@ void plan_uses_end(struct list *uses)
     }
 }
 
+void plan_uses_cancel(struct list *uses)
+{
+    list_for_each_safe (it, uses) {
+        struct plan_use *use = list_entry(it, struct plan_use, link);
+
+        plan_unopen(use->rp->plan, use->entry);
+        use_free(use);
+    }
+}
+
 // --- life ---
 
 // What is left of their number and memory for one more.

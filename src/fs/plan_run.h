@@ -25,6 +25,8 @@ void run_plan_stats(const struct run_plan *rp, struct plan_stats *ret);
 // plan_uses_end: its last byte was read, or it was closed.
 bool plan_uses_begin(struct fs *fs, struct list *uses, const char *path, size_t len);
 void plan_uses_end(struct list *uses);
+// It was not read: the entries wait for another reader.
+void plan_uses_cancel(struct list *uses);
 // The object that was fetched, or is being fetched, for one of these entries; NULL: none.
 struct object *plan_uses_object(const struct list *uses);
 

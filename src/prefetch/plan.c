@@ -485,6 +485,14 @@ uint32_t plan_open(struct plan *p, const char *key, size_t key_len)
     return PLAN_NO_ENTRY;
 }
 
+void plan_unopen(struct plan *p, uint32_t entry)
+{
+    struct slot *s = entry < p->n && state(p, entry) == ASKED ? slot_find(p, entry) : NULL;
+
+    if (s && s->opens)
+        s->opens--;
+}
+
 bool plan_consume(struct plan *p, uint32_t entry)
 {
     if (entry >= p->n || state(p, entry) != ASKED)

@@ -71,6 +71,8 @@ void plan_fetched(struct plan *p, uint32_t entry, int error);
 // A file was opened: its entry, or PLAN_NO_ENTRY (not in the plan, or all its entries are used,
 // or so far from the others that it tells nothing). The handle keeps the number.
 uint32_t plan_open(struct plan *p, const char *key, size_t key_len);
+// What was opened is not read after all: the entry waits for another open.
+void plan_unopen(struct plan *p, uint32_t entry);
 // Its last byte was read, or its handle was released: true the first time.
 bool plan_consume(struct plan *p, uint32_t entry);
 

@@ -455,6 +455,40 @@ static void planned_objects_are_fetched_once(void **state)
     free(r);
 }
 
+static void planned_object_that_found_too_little_room_is_not_fetched_again(void **state)
+{
+    struct os2g_plan_request *r = calloc(1, sizeof(*r));
+    uint64_t control, size;
+    struct buf paths = {0};
+
+    control = open_file(".os2g/control");
+    buf_printf(&paths, "s/%03d", 0);
+    buf_add(&paths, "", 1);
+    plan_request(control, OS2G_PLAN_BEGIN, NULL, r);
+    plan_request(control, OS2G_PLAN_ADD, &paths, r);
+    plan_request(control, OS2G_PLAN_COMMIT, NULL, r);
+    for (int i = 0; i < 500 && r->fetched == 0; i++) {
+        usleep(10000);
+        plan_request(control, OS2G_PLAN_STATUS, NULL, r);
+    }
+    assert_int_equal(r->fetched, 1);
+    host_memory_new(&memory, 50 * KIB, 3, true);
+    assert_int_equal(fs_host_fetch(&host, "s/000", &memory.dest, &size), -EFBIG);
+    assert_int_equal(size, 100 * KIB);
+    plan_request(control, OS2G_PLAN_STATUS, NULL, r);
+    assert_int_equal(r->used, 0);
+    host_memory_free(&memory);
+    host_memory_new(&memory, 1 * MIB, 3, true);
+    assert_int_equal(fs_host_fetch(&host, "s/000", &memory.dest, &size), 0);
+    assert_true(holds("s/000", 0, 100 * KIB));
+    assert_int_equal(requests("GetObject"), 1);
+    plan_request(control, OS2G_PLAN_STATUS, NULL, r);
+    assert_int_equal(r->used, 1);
+    fs_host_release(&host, control);
+    buf_free(&paths);
+    free(r);
+}
+
 static void what_a_plan_has_not_come_to_yet_is_fetched_by_its_reader(void **state)
 {
     struct os2g_plan_request *r = calloc(1, sizeof(*r));
@@ -543,6 +577,7 @@ int main(void)
         TEST(memory_of_an_engine_is_fetched_into_through_pages),
         TEST(a_fetch_can_be_interrupted),
         TEST(planned_objects_are_fetched_once),
+        TEST(planned_object_that_found_too_little_room_is_not_fetched_again),
         TEST(what_a_plan_has_not_come_to_yet_is_fetched_by_its_reader),
         TEST(faults_never_reach_a_host),
     };

@@ -234,6 +234,25 @@ static void several_processes_reading_all_of_it_fetch_it_once(void **state)
     plan_free(p);
 }
 
+static void an_open_that_does_not_read_leaves_the_entry_to_the_next(void **state)
+{
+    uint32_t a;
+
+    begin(100 * SIZE, 0, false);
+    add(1);
+    add(1);
+    plan_commit(p);
+    run();
+    a = open_key(1);
+    assert_int_not_equal(open_key(1), a);
+    plan_unopen(p, a);
+    assert_int_equal(open_key(1), a);
+    assert_true(plan_consume(p, a));
+    plan_unopen(p, a);
+    assert_int_equal(stats().used, 1);
+    plan_free(p);
+}
+
 static void a_dead_workers_entries_are_dropped_and_counted(void **state)
 {
     begin(32 * SIZE, 0, false);
@@ -437,6 +456,7 @@ int main(void)
         cmocka_unit_test(eight_threads_taking_turns_fetch_each_entry_once),
         cmocka_unit_test(workers_at_different_batches_share_the_window),
         cmocka_unit_test(several_processes_reading_all_of_it_fetch_it_once),
+        cmocka_unit_test(an_open_that_does_not_read_leaves_the_entry_to_the_next),
         cmocka_unit_test(a_dead_workers_entries_are_dropped_and_counted),
         cmocka_unit_test(a_key_may_come_again_and_each_time_counts),
         cmocka_unit_test(a_late_second_process_does_not_move_the_plan_into_the_next_epoch),
