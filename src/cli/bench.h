@@ -54,7 +54,8 @@ void bench_items_free(struct bench_items *items);
 
 // --- CPU ---
 
-// The daemon's process: told, or found by the socket or mount that where names; 0 when not.
+// The daemon's process: told, or found by the socket or mount that where names; 0: its CPU cannot
+// be known.
 uint64_t bench_device_pid(const struct bench_options *o);
 // Seconds that a process and all below it have run.
 double bench_cpu_of(uint64_t pid);

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU time, of this process and of the daemon's: the sum over threads of /proc's schedstat, which
-// counts nanoseconds where stat counts ticks.
+// CPU time, of this process and of the daemon's: of the supervisor, its worker and a GPU's helper,
+// each by the clock of the process, which counts threads that have ended, too, in nanoseconds.
 #include "cli/bench.h"
 
+#include "base/clock.h"
 #include "base/text.h"
+#include "base/unix_address.h"
 #include "daemon/control_client.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TIMEOUT_MS  2000
 #define DEPTH_MAX   8 // of a tree of processes
-#define STATS_MAX   4096
+#define TEXT_MAX    4096
 #define NS_TO_S(ns) ((double)(ns) / 1e9)
 
 double bench_cpu_self(void)
@@ -33,28 +34,28 @@ double bench_cpu_self(void)
 static bool read_file(const char *path, char *text, size_t size)
 {
     FILE *f = fopen(path, "re");
-    size_t n = f ? fread(text, 1, size - 1, f) : 0;
+    size_t n = 0;
 
+    text[0] = 0;
+    if (!f)
+        return false;
+    n = fread(text, 1, size - 1, f);
     text[n] = 0;
-    if (f)
-        fclose(f);
-    return f;
+    fclose(f);
+    return true;
 }
 
 static uint64_t tree_ns(uint64_t pid, unsigned depth);
 
-// A thread's time, and that of the processes that it has started.
-static uint64_t thread_ns(uint64_t pid, const char *thread, unsigned depth)
+// Of the processes that a thread has started.
+static uint64_t children_ns(uint64_t pid, const char *thread, unsigned depth)
 {
-    char path[320], text[STATS_MAX], *p = text, *end;
+    char path[320], text[TEXT_MAX], *p = text, *end;
     uint64_t ns = 0;
 
-    snprintf(path, sizeof(path), "/proc/%lu/task/%s/schedstat", pid, thread);
-    if (read_file(path, text, sizeof(text)))
-        ns = strtoull(text, NULL, 10);
     snprintf(path, sizeof(path), "/proc/%lu/task/%s/children", pid, thread);
-    if (depth == 0 || !read_file(path, text, sizeof(text)))
-        return ns;
+    if (!read_file(path, text, sizeof(text)))
+        return 0; // it has ended
     for (uint64_t child; (child = strtoull(p, &end, 10)) && end != p; p = end)
         ns += tree_ns(child, depth - 1);
     return ns;
@@ -62,16 +63,21 @@ static uint64_t thread_ns(uint64_t pid, const char *thread, unsigned depth)
 
 static uint64_t tree_ns(uint64_t pid, unsigned depth)
 {
-    char path[64];
+    struct timespec t;
     struct dirent *e;
-    uint64_t ns = 0;
+    clockid_t clock;
+    char path[64];
+    uint64_t ns;
     DIR *d;
 
+    if (clock_getcpuclockid((pid_t)pid, &clock) || clock_gettime(clock, &t) < 0)
+        return 0;
+    ns = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
     snprintf(path, sizeof(path), "/proc/%lu/task", pid);
-    d = opendir(path);
+    d = depth ? opendir(path) : NULL;
     while (d && (e = readdir(d)))
         if (e->d_name[0] != '.')
-            ns += thread_ns(pid, e->d_name, depth);
+            ns += children_ns(pid, e->d_name, depth);
     if (d)
         closedir(d);
     return ns;
@@ -86,14 +92,13 @@ double bench_cpu_of(uint64_t pid)
 
 static uint64_t listener_of(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address;
     struct ucred peer = {0};
     socklen_t len = sizeof(peer);
     int fd;
 
-    if (strlen(path) >= sizeof(address.sun_path))
+    if (unix_address(&address, path) < 0)
         return 0;
-    strcpy(address.sun_path, path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return 0;
@@ -125,6 +130,9 @@ uint64_t bench_device_pid(const struct bench_options *o)
     const char *where = o->where;
     struct stat st;
 
+    // a supervisor without its worker would be next to nothing
+    if (access("/proc/thread-self/children", R_OK) < 0)
+        return 0;
     if (o->device_pid)
         return o->device_pid;
     if (text_starts_with(where, "s3://"))
