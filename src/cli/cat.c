@@ -105,11 +105,11 @@ static int cat(const struct cat *cat, struct session *s, const char *key)
 
 static int run(int argc, char **argv)
 {
-    char *key = NULL, *error = NULL;
     struct export_options export;
     struct cli_arguments words;
     struct session session;
     struct cat options = {0};
+    char *key;
     int rc;
 
     export_options_init(&export);
@@ -117,24 +117,15 @@ static int run(int argc, char **argv)
     if (words.n != 1) {
         cli_fail(&cat_command, "See: os2g cat --help", "name one object");
         rc = EXIT_USAGE;
+    } else if (session_begin(&session, &cat_command, &export, words.words[0],
+                             SESSION_OBJECT | SESSION_SHARED, &key) < 0) {
+        rc = 1;
     } else {
-        rc = session_source(&export, words.words[0], &key, &error);
-        if (rc == 0 && !*key) {
-            rc = -EINVAL;
-            error = xstrdup("name one object: s3://BUCKET/KEY");
-        }
-        if (rc == 0)
-            rc = session_open_shared(&session, &export, key, &error);
-        if (rc < 0) {
-            rc = session_fail(&cat_command, error, rc);
-        } else {
-            rc = cat(&options, &session, key) < 0 ? 1 : 0;
-            session_close(&session);
-        }
+        rc = cat(&options, &session, key) < 0 ? 1 : 0;
+        session_close(&session);
+        free(key);
     }
     free(words.words);
-    free(key);
-    free(error);
     export_options_fini(&export);
     return rc;
 }

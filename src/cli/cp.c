@@ -46,20 +46,6 @@ static void complain(const char *name, const char *text)
 
 // --- what is to be copied ---
 
-// Whether a key's rest can be a path below a directory, without stepping out of it.
-static bool is_safe_path(const char *path)
-{
-    while (*path) {
-        size_t len = strcspn(path, "/");
-
-        if (len == 0 || len > 255 || (len == 1 && path[0] == '.') ||
-            (len == 2 && path[0] == '.' && path[1] == '.'))
-            return false;
-        path += len + (path[len] == '/');
-    }
-    return true;
-}
-
 static void add(struct cp *cp, const char *key, const char *path, const char *etag, uint64_t size,
                 int64_t mtime_s)
 {
@@ -83,7 +69,7 @@ static int add_listed(void *arg, const struct s3_list_entry *e)
 
     if (!*name || text_ends_with(name, "/"))
         return 0; // the marker of a directory
-    if (!is_safe_path(name)) {
+    if (!session_is_path(name)) {
         complain(e->key, "skipped: this key can't be a file's name (see os2g cat)");
         cp->skipped++;
         return 0;
@@ -393,36 +379,41 @@ static void cp_fini(struct cp *cp)
     free(cp->targets);
 }
 
+// What cannot be copied; NULL: nothing is wrong with it.
+static const char *why_not(const struct cp *cp, const char *from, const char *to)
+{
+    const char *key = text_starts_with(from, "s3://") ? strchr(from + 5, '/') : NULL;
+
+    if (!strcmp(to, "-"))
+        return "to standard output: use os2g cat";
+    if (text_starts_with(to, "s3://"))
+        return "cp only copies out of a bucket, to a file or directory";
+    if (!cp->recursive && text_starts_with(from, "s3://") && (!key || text_ends_with(key, "/")))
+        return "this is a directory: add --recursive, or name one object";
+    return NULL;
+}
+
 static int copy_from(struct cp *cp, struct export_options *o, const char *from, const char *to)
 {
-    char text[S3_ERROR_TEXT], *key = NULL, *error = NULL;
+    char text[S3_ERROR_TEXT], *key;
+    const char *why = why_not(cp, from, to);
     struct session session;
-    int rc = session_source(o, from, &key, &error);
+    int rc;
 
-    if (rc == 0 && (!strcmp(to, "-") || text_starts_with(to, "s3://"))) {
-        rc = -EINVAL;
-        error =
-            xasprintf("%s", *to == '-' ? "to standard output: use os2g cat"
-                                       : "cp only copies out of a bucket, to a file or directory");
+    if (why) {
+        session_fail(&cp_command, why, -EINVAL);
+        return -EINVAL;
     }
-    if (rc == 0 && !cp->recursive && (!*key || text_ends_with(key, "/"))) {
-        rc = -EINVAL;
-        error = xstrdup("this is a directory: add --recursive, or name one object");
-    }
-    if (rc == 0)
-        rc = session_open_shared(&session, o, key, &error);
-    if (rc < 0) {
-        session_fail(&cp_command, error, rc);
-    } else {
-        rc = collect(cp, &session, key, to, text);
-        if (rc < 0)
-            session_fail(&cp_command, text, rc);
-        else
-            rc = copy(cp, &session);
-        session_close(&session);
-    }
+    rc = session_begin(&session, &cp_command, o, from, SESSION_SHARED, &key);
+    if (rc < 0)
+        return rc;
+    rc = collect(cp, &session, key, to, text);
+    if (rc < 0)
+        session_fail(&cp_command, text, rc);
+    else
+        rc = copy(cp, &session);
+    session_close(&session);
     free(key);
-    free(error);
     return rc;
 }
 

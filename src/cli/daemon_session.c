@@ -7,19 +7,6 @@
 
 // --- the connection ---
 
-static bool is_path(const char *key)
-{
-    while (*key) {
-        size_t len = strcspn(key, "/");
-
-        if (len == 0 || len > 255 || (len == 1 && key[0] == '.') ||
-            (len == 2 && key[0] == '.' && key[1] == '.'))
-            return false;
-        key += len + (key[len] == '/');
-    }
-    return true;
-}
-
 int daemon_open(struct session *s, const struct export_options *o, const char *key,
                 char **ret_error)
 {
@@ -29,7 +16,7 @@ int daemon_open(struct session *s, const struct export_options *o, const char *k
     int rc;
 
     *s = (struct session){0};
-    if (!socket || !*socket || o->given.len || !is_path(key))
+    if (!socket || !*socket || o->given.len || !session_is_path(key))
         return 0;
     where = xasprintf("s3://%s/", o->s3.bucket);
     rc = os2g_connect(&s->daemon, where, &options);

@@ -69,27 +69,22 @@ static void complain_of_output(int error)
 
 static int list(struct ls *ls, struct export_options *o, const char *source)
 {
-    char text[S3_ERROR_TEXT], *key = NULL, *error = NULL;
+    char text[S3_ERROR_TEXT], *key;
     struct session session;
-    int rc = session_source(o, source, &key, &error);
+    const char *slash;
+    int rc = session_begin(&session, &ls_command, o, source, 0, &key);
 
-    if (rc == 0)
-        rc = session_open(&session, o, &error);
-    if (rc < 0) {
-        session_fail(&ls_command, error, rc);
-    } else {
-        const char *slash = strrchr(key, '/');
-
-        ls->prefix_len = slash ? (size_t)(slash + 1 - key) : 0;
-        rc = session_list(&session, key, ls->recursive ? 0 : '/', show_entry, ls, text);
-        if (ferror(stdout))
-            complain_of_output(-rc);
-        else if (rc < 0)
-            session_fail(&ls_command, text, rc);
-        session_close(&session);
-    }
+    if (rc < 0)
+        return rc;
+    slash = strrchr(key, '/');
+    ls->prefix_len = slash ? (size_t)(slash + 1 - key) : 0;
+    rc = session_list(&session, key, ls->recursive ? 0 : '/', show_entry, ls, text);
+    if (ferror(stdout))
+        complain_of_output(-rc);
+    else if (rc < 0)
+        session_fail(&ls_command, text, rc);
+    session_close(&session);
     free(key);
-    free(error);
     return rc;
 }
 

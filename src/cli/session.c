@@ -89,12 +89,42 @@ int session_open(struct session *s, struct export_options *o, char **ret_error)
     return opening.rc;
 }
 
-int session_open_shared(struct session *s, struct export_options *o, const char *key,
-                        char **ret_error)
+int session_begin(struct session *s, const struct cli_command *c, struct export_options *o,
+                  const char *source, unsigned wishes, char **ret_key)
 {
-    int rc = daemon_open(s, o, key, ret_error);
+    char *key = NULL, *error = NULL;
+    int rc = session_source(o, source, &key, &error);
 
-    return rc < 0 ? rc : rc ? 0 : session_open(s, o, ret_error);
+    if (rc == 0 && (wishes & SESSION_OBJECT) && !*key) {
+        rc = -EINVAL;
+        error = xstrdup("name one object: s3://BUCKET/KEY");
+    }
+    if (rc == 0 && (wishes & SESSION_SHARED))
+        rc = daemon_open(s, o, key, &error);
+    if (rc == 0)
+        rc = session_open(s, o, &error);
+    if (rc < 0) {
+        session_fail(c, error, rc);
+        free(key);
+    } else {
+        rc = 0;
+        *ret_key = key;
+    }
+    free(error);
+    return rc;
+}
+
+bool session_is_path(const char *key)
+{
+    while (*key) {
+        size_t len = strcspn(key, "/");
+
+        if (len == 0 || len > 255 || (len == 1 && key[0] == '.') ||
+            (len == 2 && key[0] == '.' && key[1] == '.'))
+            return false;
+        key += len + (key[len] == '/');
+    }
+    return true;
 }
 
 static void close_on_loop(void *arg)

@@ -30,10 +30,16 @@ int session_source(struct export_options *o, const char *source, char **ret_key,
 // Completes the settings of o from the environment and the profile. 0, or -errno with a sentence in
 // *ret_error and nothing left open. o must outlive the session.
 int session_open(struct session *s, struct export_options *o, char **ret_error);
-// The same for key alone, or what is below it: by way of the daemon that OS2G_SOCKET names, if any.
-// For session_head, session_list without a delimiter, and fetch_run.
-int session_open_shared(struct session *s, struct export_options *o, const char *key,
-                        char **ret_error);
+enum session_wish {
+    SESSION_OBJECT = 1, // source is to have a key
+    SESSION_SHARED = 2, // for session_head, session_list without a delimiter, and fetch_run, of key
+                        // alone or what is below it: by way of the daemon that OS2G_SOCKET names,
+                        // if any
+};
+// What a command begins with: session_source and session_open, and what is wrong is told in its
+// name. 0 and *ret_key, the caller's to free; or -errno.
+int session_begin(struct session *s, const struct cli_command *c, struct export_options *o,
+                  const char *source, unsigned wishes, char **ret_key);
 void session_close(struct session *s); // all operations have ended; also after a failed open
 
 // One wait of the main thread for something on the loop.
@@ -59,6 +65,9 @@ int session_head(struct session *s, const char *key,
 // Lists everything below prefix; fn on the loop, <0 from it ends the listing with that error.
 int session_list(struct session *s, const char *prefix, char delimiter,
                  int (*fn)(void *arg, const struct s3_list_entry *e), void *arg, char *text);
+
+// Whether a key, or the rest of one, can be a path below a directory, without stepping out of it.
+bool session_is_path(const char *key);
 
 // cli_fail with text, or what error means when there is none.
 int session_fail(const struct cli_command *c, const char *text, int error);

@@ -24,26 +24,17 @@ static void show(void *arg, const struct s3_object_info *info)
 
 static int stat_object(struct export_options *o, const char *source)
 {
-    char text[S3_ERROR_TEXT], *key = NULL, *error = NULL;
+    char text[S3_ERROR_TEXT], *key;
     struct session session;
-    int rc = session_source(o, source, &key, &error);
+    int rc = session_begin(&session, &stat_command, o, source, SESSION_OBJECT, &key);
 
-    if (rc == 0 && !*key) {
-        rc = -EINVAL;
-        error = xstrdup("name one object: s3://BUCKET/KEY");
-    }
-    if (rc == 0)
-        rc = session_open(&session, o, &error);
-    if (rc < 0) {
-        session_fail(&stat_command, error, rc);
-    } else {
-        rc = session_head(&session, key, show, key, text);
-        if (rc < 0)
-            session_fail(&stat_command, text, rc);
-        session_close(&session);
-    }
+    if (rc < 0)
+        return rc;
+    rc = session_head(&session, key, show, key, text);
+    if (rc < 0)
+        session_fail(&stat_command, text, rc);
+    session_close(&session);
     free(key);
-    free(error);
     return rc;
 }
 
