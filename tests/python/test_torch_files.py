@@ -58,7 +58,7 @@ def test_tensors_of_every_type_come_as_they_are(store):
     tensors = {f"layer.{name}": (name, random(dtype, 3, 16)) for name, dtype in _DTYPES.items()}
     tensors["one"] = ("F32", random(torch.float32).view(()))
     tensors["none"] = ("F32", torch.zeros(0, 4))
-    tensors["large"] = ("F16", random(torch.float16, 11, 1 << 20))
+    tensors["large"] = ("F16", random(torch.float16, 5, 1 << 20))
     put(store, "models/a.safetensors", encoded(tensors, metadata={"x": "y"}))
     got = ot.load_file("s3://box/models/a.safetensors", **place(store))
     assert list(got) == list(tensors)
@@ -105,13 +105,13 @@ def test_a_header_with_a_fault_is_refused(what):
         parse_header(header, 4)
 
 
-@pytest.mark.parametrize("data", [b"", b"1234567", (9).to_bytes(8, "little") + b"{}",
-                                  (1 << 63).to_bytes(8, "little") + b"{}",
-                                  (2).to_bytes(8, "little") + b"{}x"])
-def test_an_object_that_is_no_safetensors_is_named(store, data):
-    put(store, "dir/bad", data)
-    with pytest.raises(ValueError, match="s3://box/dir/bad"):
-        ot.load_file("s3://box/dir/bad", **place(store))
+def test_an_object_that_is_no_safetensors_is_named(store):
+    for number, data in enumerate([b"", b"1234567", (9).to_bytes(8, "little") + b"{}",
+                                   (1 << 63).to_bytes(8, "little") + b"{}",
+                                   (2).to_bytes(8, "little") + b"{}x"]):
+        put(store, f"dir/bad{number}", data)
+        with pytest.raises(ValueError, match=f"s3://box/dir/bad{number}"):
+            ot.load_file(f"s3://box/dir/bad{number}", **place(store))
 
 
 def test_a_missing_safetensors_object_is_named(store):
@@ -151,10 +151,10 @@ def test_a_shard_is_a_stream_read_once(store):
 def test_urls_are_opened_by_what_was_registered(store, monkeypatch):
     module = types.ModuleType("webdataset")
     gopen = types.ModuleType("webdataset.gopen")
-    gopen.gopen_schemes = module.gopen = {}
+    gopen.gopen_schemes = {}
+    module.gopen = print  # a function there
     monkeypatch.setitem(sys.modules, "webdataset", module)
     monkeypatch.setitem(sys.modules, "webdataset.gopen", gopen)
-    module.gopen = gopen
     put(store, "a", b"12345")
     shards.register(**place(store))
     for url in ("s3://box/a", "os2g://box/a"):

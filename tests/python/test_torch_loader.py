@@ -40,8 +40,7 @@ def all_right(batch):
                for i, key in enumerate(batch.keys))
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 4])
-@pytest.mark.parametrize("plan", [True, False, 1 << 20])
+@pytest.mark.parametrize("prefetch, plan", [(0, True), (2, True), (4, 1 << 20), (1, False)])
 def test_an_epoch_lands_byte_for_byte_each_object_once(store, images, prefetch, plan):
     loader = ot.DeviceLoader(images, 8, shuffle=True, seed=4, prefetch=prefetch, plan=plan)
     seen = []
@@ -123,6 +122,32 @@ def test_memory_is_used_again_but_never_while_somebody_looks(images):
     gc.collect()
     for keys, samples in kept:
         assert all(right(key, bytes(sample.numpy())) for key, sample in zip(keys, samples))
+
+
+def test_pinned_memory_is_registered_once_and_given_back(images, monkeypatch):
+    class Runtime:
+        pinned, calls = {}, 0
+
+        def cudaHostRegister(self, address, size, flags):
+            self.pinned[address] = size
+            Runtime.calls += 1
+            return 0
+
+        def cudaHostUnregister(self, address):
+            del self.pinned[address]
+            return 0
+
+    runtime = Runtime()
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    monkeypatch.setattr(torch.cuda, "check_error", lambda error: None)
+    loader = ot.DeviceLoader(images, 5, pin_memory=True)
+    for batch in loader:
+        assert batch.data.data_ptr() in runtime.pinned
+    assert 2 <= runtime.calls < 10
+    loader.close()
+    assert list(runtime.pinned) == [batch.data.data_ptr()]
+    del batch
+    assert not runtime.pinned
 
 
 def test_samplers_of_ones_own_say_what_is_read(store, images):
@@ -219,4 +244,4 @@ def test_ctrl_c_ends_it_at_once(store, program):
     running.send_signal(signal.SIGINT)
     _, text = running.communicate(timeout=30)
     assert "KeyboardInterrupt" in text and running.returncode in (1, -signal.SIGINT)
-    assert time.monotonic() - began < 3 * mounts.slowed_down()
+    assert time.monotonic() - began < 10 * mounts.slowed_down()  # a store that stalls is waited for longer

@@ -2,6 +2,7 @@
 """os2g.torch with several ranks and workers, some of which are killed."""
 
 import collections
+import functools
 import itertools
 import json
 import os
@@ -81,8 +82,9 @@ def test_ranks_of_device_loaders_share_an_epoch(store):
 
 # --- killed ---
 
-def checkpointed_rank(rank, ranks, url, place_, pause):
-    """Goes on from its checkpoint, if there is one; after each batch it is written anew."""
+def checkpointed_rank(rank, ranks, url, place_, stops):
+    """Goes on from its checkpoint, if there is one; after each batch it is written anew. Stops in
+    the middle of things after so many."""
     loader = ot.DeviceLoader(make(url), 4, shuffle=True, seed=1, num_replicas=ranks, rank=rank)
     saved = place_ / f"rank{rank}"
     seen = []
@@ -95,18 +97,22 @@ def checkpointed_rank(rank, ranks, url, place_, pause):
         new = saved.with_suffix(".new")
         new.write_text(json.dumps({"loader": loader.state_dict(), "seen": seen}))
         os.replace(new, saved)
-        time.sleep(pause)
+        if stops and len(seen) == 4 * stops[rank]:
+            time.sleep(1000)
     return seen
 
 
+def has_stopped(saved, batches):
+    return saved.exists() and len(json.loads(saved.read_text())["seen"]) == 4 * batches
+
+
 def test_an_epoch_that_was_killed_is_resumed_without_loss_or_doubling(store, tmp_path):
-    running = [Rank(checkpointed_rank, rank, 2, store.url, tmp_path, 0.1) for rank in range(2)]
-    mounts.wait_until(lambda: all((tmp_path / f"rank{rank}").exists() for rank in range(2)))
-    time.sleep(0.25)
-    for one in running:
-        assert one.process.is_alive()
+    stops = [3, 7]
+    running = [Rank(checkpointed_rank, rank, 2, store.url, tmp_path, stops) for rank in range(2)]
+    for rank, one in enumerate(running):
+        mounts.wait_until(functools.partial(has_stopped, tmp_path / f"rank{rank}", stops[rank]))
         one.kill()
-    seen = together(checkpointed_rank, 2, store.url, tmp_path, 0)
+    seen = together(checkpointed_rank, 2, store.url, tmp_path, None)
     data = make(store.url)
     for rank in range(2):
         sampler = DistributedSampler(data, 2, rank, seed=1)

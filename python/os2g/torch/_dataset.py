@@ -96,8 +96,9 @@ class MapDataset(_Objects, torch.utils.data.Dataset):
     def __getitems__(self, indices: List[int]) -> List[Any]:
         """A batch (torch 2 asks so): its small objects are fetched at once."""
         indices = [self._index(index) for index in indices]
-        sizes = [self._objects.listed[index].size for index in indices]
-        if any(size is None or size > WHOLE for size in sizes) or sum(sizes) > _TOGETHER:  # type: ignore[arg-type,operator]
+        sizes = [size for size in (self._objects.listed[index].size for index in indices)
+                 if size is not None and size <= WHOLE]
+        if len(sizes) < len(indices) or sum(sizes) > _TOGETHER:
             return [self[index] for index in indices]
         keys = [self._objects.listed[index].key for index in indices]
         fetched = self.client.fetch_many(keys, sizes=sizes, errors="return")

@@ -170,6 +170,8 @@ class DeviceLoader:
         """Cancels what is under way and gives back memory that no tensor looks at."""
         if self._current is not None:
             self._current.close()
+        if self._regions is not None:
+            self._regions.close()
         self._regions = None
 
     # --- state ---

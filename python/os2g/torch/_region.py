@@ -4,7 +4,7 @@
 import collections
 import contextlib
 import weakref
-from typing import Any, ContextManager, Deque, List
+from typing import Any, Callable, ContextManager, Deque, List
 
 import torch
 
@@ -17,20 +17,21 @@ class _CudaBytes:
     """GPU memory as torch.as_tensor takes it; lives as long as a tensor looks at it."""
 
     def __init__(self, buffer: os2g.Buffer) -> None:
-        self.__cuda_array_interface__ = buffer.__cuda_array_interface__  # type: ignore[attr-defined]
+        self.__cuda_array_interface__ = buffer.__cuda_array_interface__
         self._buffer = buffer
 
 
 class Region:
-    def __init__(self, buffer: os2g.Buffer, tensor: torch.Tensor, back: weakref.finalize) -> None:
+    def __init__(self, buffer: os2g.Buffer, tensor: torch.Tensor, back: "weakref.finalize[Any, Any]",
+                 end: Callable[[os2g.Buffer], None]) -> None:
         self.buffer = buffer
         self.tensor = tensor  # all of it, uint8
-        self._back = back
+        self._back, self._end = back, end
 
     def discard(self) -> None:
         """It is not used again."""
         self._back.detach()
-        self.buffer.close()
+        self._end(self.buffer)
 
 
 class Regions:
@@ -41,10 +42,11 @@ class Regions:
         self._client = client
         self._device = device
         self._spare = spare  # free ones to keep
-        self._pin = pin_memory
+        self._pin = pin_memory and device.type == "cpu"
         self._free: List[os2g.Buffer] = []
         # filled by whichever thread drops the last tensor
         self._returned: Deque[os2g.Buffer] = collections.deque()
+        self._closed = False
 
     @property
     def _cuda(self) -> bool:
@@ -74,7 +76,7 @@ class Regions:
         return buffer
 
     def _end(self, buffer: os2g.Buffer) -> None:
-        if self._pin and not self._cuda:
+        if self._pin:
             torch.cuda.cudart().cudaHostUnregister(buffer.address)
         buffer.close()
 
@@ -83,12 +85,23 @@ class Regions:
             bytes_: Any = _CudaBytes(buffer)
             tensor = torch.as_tensor(bytes_, device=self._device)
         else:
-            bytes_ = memoryview(buffer)  # type: ignore[arg-type]
+            bytes_ = buffer.view()
             tensor = torch.frombuffer(bytes_, dtype=torch.uint8)
         # the tensors' storage holds bytes_
-        back = weakref.finalize(bytes_, self._returned.append, buffer)
+        back = weakref.finalize(bytes_, self._back, buffer)
         back.atexit = False
-        return Region(buffer, tensor, back)
+        return Region(buffer, tensor, back, self._end)
+
+    def _back(self, buffer: os2g.Buffer) -> None:
+        if self._closed:
+            self._end(buffer)
+        else:
+            self._returned.append(buffer)
+
+    def close(self) -> None:
+        """Frees what is free, and the rest when nobody looks at it any more."""
+        self._closed, self._spare = True, 0
+        self._collect()
 
     def _collect(self) -> None:
         if self._returned and self._cuda:

@@ -134,6 +134,7 @@ def load_file(
             raise ValueError(f"{uri}: {error}") from None
         size = file.size - begin
         memory = regions.take(size)
+        regions.close()
         pieces = [(file, begin + at, min(_PIECE, size - at), at) for at in range(0, size, _PIECE)]
         if pieces:
             with regions.context():

@@ -8,6 +8,7 @@
     dataset = webdataset.WebDataset("s3://bucket/train-{000000..000146}.tar")
 """
 
+import importlib
 import io
 import os
 from typing import Any, Iterable, Optional
@@ -37,8 +38,8 @@ class Opener:
 def register(schemes: Iterable[str] = ("s3", "os2g"), *, region: Optional[str] = None,
              endpoint: Optional[str] = None, **options: object) -> None:
     """From now on webdataset opens URLs of these schemes through os2g. options: of os2g.Client."""
-    import webdataset.gopen
-
+    # webdataset.gopen, the attribute, is a function
+    gopen = importlib.import_module("webdataset.gopen")
     opener = Opener(region=region, endpoint=endpoint, **options)
     for scheme in schemes:
-        webdataset.gopen.gopen_schemes[scheme] = opener
+        gopen.gopen_schemes[scheme] = opener
