@@ -9,8 +9,9 @@
 //
 // A message that needs the worker (ADD_MEM_REG, REM_MEM_REG, SET_MEM_TABLE, GET_VRING_BASE, a ring
 // that is disabled) is answered when the worker has; no further one is read meanwhile. If the
-// worker dies, nothing can land any more: what is said of memory is done with. A ring's base comes
-// from the next worker, which finds it in the session's memory.
+// worker dies, nothing can land any more (docs/design/gdd.md has an exception): what is said of
+// memory is done with. A ring's base comes from the next worker, which finds it in the session's
+// memory.
 #pragma once
 
 #include "front/vhost/command.h"
