@@ -456,13 +456,24 @@ def test_a_storm_of_kicks_is_weathered(hostile):
     assert s.lookup_path("small/002.bin")
 
 
+def fill(eventfd):
+    """The signal of an answer that was seen already may still come."""
+    for _ in range(100):
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(eventfd)
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_write(eventfd, (1 << 64) - 2)
+            return
+    pytest.fail("it is never empty")
+
+
 def test_a_call_that_cannot_be_taken_holds_up_nobody(hostile):
     """The counter is full and the descriptor made to wait: who signals must not."""
     s = hostile()
     node, handle = s.open_path("big/cold.bin")
     call = s.queues[1].call_fd
+    fill(call)
     fcntl.fcntl(call, fcntl.F_SETFL, 0)
-    os.eventfd_write(call, (1 << 64) - 2)
     s.queues[1].event_idx = False
     requests = [s.start_read(node, handle, i << 20, 64 << 10) for i in range(20)]
     mounts.wait_until(lambda: s.queues[1].memory.number(s.queues[1].used + 2) ==
