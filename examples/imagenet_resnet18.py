@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ResNet18 on pictures in object storage, read in one of several ways:
+
+    --client files        --data /mnt/train           any mount (s3fs, rclone, os2g) or local files
+    --client plan         --data /mnt/train           a mount of os2g's, the epoch's order declared
+    --client s3connector  --data s3://bucket/train/   the S3 Connector for PyTorch
+    --client gdd          --data s3://bucket/train/   batches that os2g lands in (GPU) memory
+
+Labels are the directories' names. Under torchrun each rank has its share. make_images.py makes data;
+--kind says which. --model none only loads."""
+
+import argparse
+import io
+import itertools
+import os
+import pathlib
+import time
+
+import torch
+import torch.distributed
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+SHAPE = (3, 224, 224)
+
+
+def normal(pictures):
+    """Bytes of a batch to what a network takes."""
+    mean = torch.tensor([0.485, 0.456, 0.406], device=pictures.device)[:, None, None]
+    deviation = torch.tensor([0.229, 0.224, 0.225], device=pictures.device)[:, None, None]
+    return (pictures.float() / 255 - mean) / deviation
+
+
+def decode(kind, data):
+    """One picture: of the bytes of an object, a tensor as it is in the batch."""
+    if kind == "tensors":
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(SHAPE)
+    import PIL.Image
+    from torchvision.transforms import functional
+
+    picture = PIL.Image.open(io.BytesIO(data)).convert("RGB")
+    return functional.pil_to_tensor(functional.center_crop(functional.resize(picture, 256), 224))
+
+
+def labels_of(keys):
+    """The class of each key, and how many there are."""
+    names = [os.fspath(key).split("/")[-2] for key in keys]
+    classes = {name: number for number, name in enumerate(sorted(set(names)))}
+    return [classes[name] for name in names], len(classes)
+
+
+class Files(Dataset):
+    """Pictures below a directory."""
+
+    def __init__(self, args):
+        self.paths = sorted(str(p) for p in pathlib.Path(args.data).glob("*/*"))
+        self.labels, self.classes = labels_of(self.paths)
+        self.kind = args.kind
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        with open(self.paths[index], "rb") as file:
+            return decode(self.kind, file.read()), self.labels[index]
+
+
+class Connector(Dataset):
+    """Pictures by way of s3torchconnector."""
+
+    def __init__(self, args):
+        from s3torchconnector import S3MapDataset
+
+        self.objects = S3MapDataset.from_prefix(args.data, region=args.region, endpoint=args.endpoint)
+        self.labels, self.classes = labels_of(
+            self.objects[i].key for i in range(len(self.objects)))
+        self.kind = args.kind
+
+    def __len__(self):
+        return len(self.objects)
+
+    def __getitem__(self, index):
+        return decode(self.kind, self.objects[index].read()), self.labels[index]
+
+
+def by_workers(args, rank, ranks):
+    """torch's own loader over files or the Connector."""
+    data = Connector(args) if args.client == "s3connector" else Files(args)
+    sampler = DistributedSampler(data, ranks, rank, seed=args.seed)
+    if args.client == "plan":
+        from os2g.torch import PlanSampler
+
+        sampler = PlanSampler(sampler, data.paths)
+    loader = DataLoader(data, args.batch, sampler=sampler, num_workers=args.workers,
+                        pin_memory=args.device != "cpu")
+    return loader, sampler.set_epoch, data.classes
+
+
+def by_os2g(args, rank, ranks):
+    """Batches land where they are wanted; no worker processes."""
+    from os2g.torch import DeviceLoader, MapDataset
+
+    data = MapDataset.from_prefix(args.data, region=args.region, endpoint=args.endpoint)
+    labels, classes = labels_of(data.keys)
+    tensors = args.kind == "tensors"
+
+    def ready(batch):
+        pictures = batch.samples if tensors else torch.stack(
+            [decode(args.kind, bytes(batch[i].numpy())) for i in range(len(batch))])
+        return pictures, torch.tensor(batch.labels)
+
+    loader = DeviceLoader(data, args.batch, device=args.device if tensors else "cpu", shuffle=True,
+                          seed=args.seed, num_replicas=ranks, rank=rank, labels=labels, decode=ready,
+                          shape=SHAPE if tensors else None)
+    return loader, loader.set_epoch, classes
+
+
+def network(args, classes, ranks):
+    if args.model == "none":
+        return None
+    import torchvision.models
+
+    torch.manual_seed(args.seed)
+    model = torchvision.models.resnet18(num_classes=classes).to(args.device)
+    if ranks > 1:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    return model
+
+
+def train(args, rank, ranks):
+    make = by_os2g if args.client == "gdd" else by_workers
+    loader, set_epoch, classes = make(args, rank, ranks)
+    model = network(args, classes, ranks)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9) if model else None
+    for epoch in range(args.epochs):
+        set_epoch(epoch)
+        began, samples, losses = time.monotonic(), 0, []
+        for pictures, labels in itertools.islice(loader, args.batches):
+            samples += len(labels)
+            if model is None:
+                continue
+            pictures, labels = pictures.to(args.device), labels.to(args.device)
+            loss = torch.nn.functional.cross_entropy(model(normal(pictures)), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        seconds = time.monotonic() - began
+        loss = f", loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
+        print(f"epoch {epoch}: {samples} samples, {samples / seconds:.0f} a second{loss}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--client", choices=("files", "plan", "s3connector", "gdd"), required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--kind", choices=("tensors", "jpeg"), default="tensors")
+    parser.add_argument("--model", choices=("resnet18", "none"), default="resnet18")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batches", type=int, help="of each epoch; default all")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--endpoint")
+    parser.add_argument("--region", default="us-east-1")
+    args = parser.parse_args()
+
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if ranks > 1:
+        torch.distributed.init_process_group("gloo" if args.device == "cpu" else "nccl")
+        if args.device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    train(args, int(os.environ.get("RANK", "0")), ranks)
+
+
+if __name__ == "__main__":
+    main()
