@@ -18,6 +18,7 @@
 // driver cannot wait for a value.
 #include "host/cuda_impl.h"
 #include "host/file.h"
+#include "host/thread.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -221,7 +222,7 @@ static CUresult take_word_locked(struct cuda_streams *s, struct stream_read *r, 
 static void add_thread_locked(struct cuda_streams *s)
 {
     if (s->locked.n_threads < MIN(s->locked.pending, THREADS_MAX) &&
-        pthread_create(&s->locked.threads[s->locked.n_threads], NULL, thread_main, s) == 0)
+        thread_start(&s->locked.threads[s->locked.n_threads], thread_main, s) == 0)
         s->locked.n_threads++;
 }
 
@@ -407,9 +408,9 @@ static void wait_for_reads(struct cuda_streams *s)
         CUcontext context = s->locked.context;
         struct timespec t;
 
-        clock_gettime(CLOCK_REALTIME, &t);
+        clock_gettime(CLOCK_MONOTONIC, &t);
         t.tv_sec++;
-        if (pthread_cond_timedwait(&s->locked.end, &s->locked.mutex, &t) == 0)
+        if (pthread_cond_clockwait(&s->locked.end, &s->locked.mutex, CLOCK_MONOTONIC, &t) == 0)
             continue;
         pthread_mutex_unlock(&s->locked.mutex);
         lost = context_lost(s->cuda, context);

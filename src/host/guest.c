@@ -2,11 +2,11 @@
 #include "host/guest.h"
 
 #include "host/error.h"
+#include "host/thread.h"
 #include "wire/control.h"
 #include "wire/ops.h"
 
 #include <linux/fuse.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -64,22 +64,14 @@ static void *carry_out(void *arg)
     return NULL;
 }
 
-// Ours take no signals: those are for the program's.
 static int start_thread(struct guest *g, void *(*run)(void *))
 {
-    sigset_t all, before;
-    pthread_attr_t attr;
     pthread_t thread;
-    int rc;
+    int rc = thread_start(&thread, run, g);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    rc = pthread_create(&thread, &attr, run, g);
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -rc;
+    if (rc == 0)
+        pthread_detach(thread);
+    return rc;
 }
 
 static int queue_locked(struct guest *g, struct transport_request *r)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of a transport go to its kind.
+#include "host/error.h"
 #include "host/transport_kind.h"
 
 #include <stdio.h>
@@ -101,7 +102,7 @@ int transport_memory_add_cuda(struct transport *t, struct transport_memory **ret
 {
     return t->kind->memory_add_cuda
                ? t->kind->memory_add_cuda(t, ret, device, uuid, fd, handle, handle_offset, size)
-               : -EOPNOTSUPP;
+               : client_fail(-EOPNOTSUPP, "the daemon is on another machine than the GPU");
 }
 
 int transport_memory_lease(struct transport *t, struct transport_memory **ret, void **ret_base,

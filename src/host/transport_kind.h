@@ -22,7 +22,7 @@ struct transport_kind {
     void (*stats)(struct transport *t, struct os2g_stats *ret);
     int (*memory_add)(struct transport *t, struct transport_memory **ret, void *base, uint64_t size,
                       int fd, uint64_t fd_offset);
-    // NULL where there is none: -EOPNOTSUPP.
+    // NULL where there is none: -EOPNOTSUPP, for add_cuda with a sentence.
     int (*memory_add_cuda)(struct transport *t, struct transport_memory **ret, int device,
                            const uint8_t uuid[16], int fd, const void *handle,
                            uint64_t handle_offset, uint64_t size);
