@@ -60,7 +60,8 @@ enum os2g_event {
     OS2G_EVENT_FALLBACK,    // bytes take a slower way than was asked for; text says why
 };
 
-// Zero it, set what you need. size lets it grow: sizeof(struct os2g_options).
+// Zero it, set what you need. size lets it grow: sizeof(struct os2g_options); an option that is set
+// and that this library does not know yet is -EINVAL.
 struct os2g_options {
     size_t size;
     unsigned depth;      // requests under way at a time (default 256, at most 1024)
@@ -79,12 +80,13 @@ struct os2g_options {
     bool (*interrupted)(void *arg);
 };
 
-// where: "s3://bucket/prefix/" (OS2G_SOCKET's daemon if set, one of this user's that serves it, or
-// a private one that is started and ends with the last process that uses it); the path of an
-// export's socket; or a directory in a mount of os2g's (its socket; in a guest its .os2g/gdd).
-// options may be NULL. The prefix is left out of every path and key below. -ENOENT, -ECONNREFUSED,
-// -EACCES (the socket), -EPROTO (versions), -EINVAL, -ETIMEDOUT, -EIO (a private daemon cannot
-// serve: wrong bucket, keys or options; the sentence says what).
+// where: "s3://bucket/prefix/" (OS2G_SOCKET's daemon if that is set, whatever it exports; else a
+// private one, of this user and these options, which is started when it is not there and ends with
+// the last process that uses it); the path of an export's socket; or a directory in a mount of
+// os2g's (its socket; in a guest its .os2g/gdd). options may be NULL. The prefix is left out of
+// every path and key below. -ENOENT, -ECONNREFUSED, -EACCES (the socket), -EPROTO (versions),
+// -EINVAL, -ETIMEDOUT, -EIO (a private daemon cannot serve: wrong bucket, keys or options; the
+// sentence says what).
 OS2G_API int os2g_connect(struct os2g **ret, const char *where, const struct os2g_options *options);
 // Buffers, files, batches and plans made from c must have been freed. Waits until no byte can land
 // any more. NULL is allowed.
@@ -143,6 +145,7 @@ struct os2g_stat {
     int64_t mtime_s;
     bool directory;
     char etag[128]; // "" if not known
+    uint64_t reserved[4];
 };
 
 // path: below the export, as in a mount of it; "/" separates. -ENOENT, -EISDIR, -EACCES, -EIO.
@@ -187,6 +190,7 @@ struct os2g_io {
     off_t file_offset; // READ
     off_t buffer_offset;
     void *cookie;
+    uint64_t reserved[2]; // 0
 };
 
 struct os2g_io_event {
@@ -194,11 +198,13 @@ struct os2g_io_event {
     // Bytes landed, or a negative errno (-ECANCELED, -ETIMEDOUT, -EFBIG, …).
     int64_t result;
     uint64_t object_size; // FETCH, also with -EFBIG
+    uint64_t reserved;
 };
 
 // max: operations submitted and not reported yet.
 OS2G_API int os2g_batch_new(struct os2g *c, struct os2g_batch **ret, unsigned max);
-// All or none: -EAGAIN when they do not fit, -EINVAL (nothing has begun). Does not wait.
+// All or none: -EAGAIN when they do not fit, -EINVAL (nothing has begun). Does not wait, but for
+// the bounce memory, which the first operation into plain memory shares with the daemon.
 OS2G_API int os2g_batch_submit(struct os2g_batch *b, const struct os2g_io *io, unsigned n);
 // Reports ended operations, in the order of their ends: at least min (unless fewer are under way or
 // timeout is over), at most max; returns how many. timeout NULL: as long as it takes.
@@ -222,6 +228,7 @@ OS2G_API int os2g_read_async(struct os2g_file *f, void *buffer_base, const size_
 
 struct os2g_plan_status {
     uint64_t entries, fetched, used, dropped, missing, bytes;
+    uint64_t reserved[4];
 };
 
 // The order in which this and other processes are going to read: objects are fetched ahead in it,

@@ -93,6 +93,9 @@ static void on_done(struct io *io)
 
 static int check(const struct os2g_batch *b, const struct os2g_io *io, size_t key_len)
 {
+    for (size_t i = 0; i < ARRAY_LEN(io->reserved); i++)
+        if (io->reserved[i])
+            return client_fail(-EINVAL, "an operation is zeroed before it is filled in");
     if (io->kind == OS2G_IO_FETCH) {
         if (!io->key || key_len == 0 || key_len > OS2G_KEY_MAX)
             return client_fail(-EINVAL, "a key has 1 to %d bytes", OS2G_KEY_MAX);

@@ -120,12 +120,26 @@ int client_bounce(struct os2g *c, struct staging **ret)
 // --- connecting ---
 
 // Options may be of a later version, with more behind what is known here, or of an earlier one.
+// What is not known must not be asked for: it would be taken for granted.
+static bool asks_for_more(const struct os2g_options *o)
+{
+    const char *p = (const char *)o;
+
+    for (size_t i = sizeof(*o); i < o->size; i++)
+        if (p[i])
+            return true;
+    return false;
+}
+
 static int fill_options(struct os2g_options *to, const struct os2g_options *from)
 {
     *to = (struct os2g_options){0};
     if (from) {
         if (from->size < sizeof(size_t) || from->size > 4096)
             return client_fail(-EINVAL, "os2g_options.size is to be sizeof(struct os2g_options)");
+        if (asks_for_more(from))
+            return client_fail(-EINVAL, "an option that this libos2g (%s) does not know: update it",
+                               OS2G_VERSION);
         memcpy(to, from, MIN(from->size, sizeof(*to)));
     }
     to->size = sizeof(*to);

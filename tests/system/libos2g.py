@@ -28,7 +28,7 @@ class _Options(ctypes.Structure):
 
 class _Stat(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint64), ("mtime_s", ctypes.c_int64), ("directory", ctypes.c_bool),
-                ("etag", ctypes.c_char * 128)]
+                ("etag", ctypes.c_char * 128), ("reserved", ctypes.c_uint64 * 4)]
 
 
 class _Stats(ctypes.Structure):

@@ -262,6 +262,7 @@ static void one_wrong_operation_is_none_at_all(void **state)
         {.kind = OS2G_IO_READ, .file = &foreign, .buffer_base = place},
         {.kind = OS2G_IO_READ, .file = &file, .file_offset = -1, .buffer_base = place},
         {.kind = (enum os2g_io_kind)7, .buffer_base = place},
+        {.kind = OS2G_IO_FETCH, .key = "x", .buffer_base = place, .reserved = {0, 1}},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {

@@ -267,6 +267,22 @@ static void an_error_of_the_store_is_handed_on(void **state)
     os2g_file_close(f);
 }
 
+static void options_of_a_later_version_are_taken_unless_they_are_set(void **state)
+{
+    struct world *w = *state;
+    struct {
+        struct os2g_options o;
+        uint64_t later;
+    } options = {.o.size = sizeof(options)};
+    struct os2g *c;
+
+    assert_int_equal(os2g_connect(&c, w->socket, &options.o), 0);
+    os2g_close(c);
+    options.later = 1;
+    assert_int_equal(os2g_connect(&c, w->socket, &options.o), -EINVAL);
+    assert_non_null(strstr(os2g_last_error(), "update"));
+}
+
 static void wrong_arguments_are_told_with_a_sentence(void **state)
 {
     struct world *w = *state;
@@ -305,6 +321,7 @@ int main(void)
         T(a_directory_is_listed_in_its_order),
         T(what_was_opened_and_looked_up_is_given_back),
         T(an_error_of_the_store_is_handed_on),
+        T(options_of_a_later_version_are_taken_unless_they_are_set),
         T(wrong_arguments_are_told_with_a_sentence),
     };
 
