@@ -169,6 +169,20 @@ static bool declared(const struct region_map *m, const struct region_file *f)
     return false;
 }
 
+// Under strict overcommit (vm.overcommit_memory 2) a page that a sealed memfd never had can be
+// refused: then no memory counts as sealed, and every access keeps its guard.
+static bool pages_come(void)
+{
+    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+    char mode = '2';
+
+    if (fd < 0 || read(fd, &mode, 1) != 1)
+        mode = '2';
+    if (fd >= 0)
+        close(fd);
+    return mode != '2';
+}
+
 // What kind of memory it is, and whether all of it is there. Only files whose pages are memory: a
 // page of another file may come from a server (FUSE, NFS) that never answers, and the loop that
 // touched it would wait for it. What the operator has declared is believed.
@@ -193,7 +207,7 @@ static int examine(const struct region_map *m, struct region *r, int fd, uint64_
         return -EINVAL;
     // A seal cannot be taken back. Huge pages can fail to come even so, after a hole was punched.
     seals = fcntl(fd, F_GET_SEALS);
-    r->sealed = tmpfs && seals >= 0 && (seals & F_SEAL_SHRINK);
+    r->sealed = tmpfs && seals >= 0 && (seals & F_SEAL_SHRINK) && pages_come();
     if (hugetlbfs)
         *page = (uint64_t)fs.f_bsize;
     return 0;
