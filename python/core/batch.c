@@ -10,12 +10,19 @@
 
 #define END_WAIT_S 5
 
+// An operation under way: its cookie.
+struct op {
+    Py_ssize_t number;
+    struct op *next_idle;
+};
+
 struct batch {
     PyObject_HEAD PyObject *connection;
     struct os2g_batch *b; // NULL: closed
     struct target to;
     unsigned max, under_way;
     PyObject *handles; // a list, by number; NULL: fetches
+    struct op *ops, *idle;
     struct os2g_io *io;
     struct os2g_io_event *events;
 };
@@ -28,6 +35,12 @@ static struct batch *of(PyObject *self)
 }
 
 // --- its life ---
+
+static void give_op(struct batch *self, struct op *op)
+{
+    op->next_idle = self->idle;
+    self->idle = op;
+}
 
 static PyObject *batch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -45,9 +58,12 @@ static PyObject *batch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Py_INCREF(connection);
     self->connection = connection;
     self->max = max;
+    self->ops = calloc(max, sizeof(*self->ops));
     self->io = calloc(max, sizeof(*self->io));
     self->events = calloc(max, sizeof(*self->events));
-    if (!self->io || !self->events) {
+    for (unsigned i = 0; self->ops && i < max; i++)
+        give_op(self, &self->ops[i]);
+    if (!self->ops || !self->io || !self->events) {
         PyErr_NoMemory();
     } else if (target_get(&self->to, target) == 0) {
         wait_begin_deaf(&w);
@@ -63,8 +79,13 @@ static PyObject *batch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static void ended(struct batch *self, const struct os2g_io_event *events, int n)
 {
-    for (int i = 0; self->handles && i < n; i++)
-        handle_drop(PyList_GetItem(self->handles, (Py_ssize_t)(uintptr_t)events[i].cookie));
+    for (int i = 0; i < n; i++) {
+        struct op *op = events[i].cookie;
+
+        if (self->handles)
+            handle_drop(PyList_GetItem(self->handles, op->number));
+        give_op(self, op);
+    }
     self->under_way -= (unsigned)n;
 }
 
@@ -117,6 +138,7 @@ static void batch_dealloc(PyObject *self)
     drop(of(self));
     target_put(&of(self)->to);
     PyErr_Restore(type, value, trace);
+    free(of(self)->ops);
     free(of(self)->io);
     free(of(self)->events);
     Py_DECREF(of(self)->connection);
@@ -147,10 +169,8 @@ static int fill(struct batch *self, struct os2g_io *io, Py_ssize_t i, PyObject *
     if (number(offsets, i, &offset) < 0 || number(sizes, i, &size) < 0 ||
         !target_holds(&self->to, offset, size))
         return -1;
-    *io = (struct os2g_io){.buffer_base = self->to.base,
-                           .buffer_offset = (off_t)offset,
-                           .size = size,
-                           .cookie = (void *)(uintptr_t)i};
+    *io = (struct os2g_io){
+        .buffer_base = self->to.base, .buffer_offset = (off_t)offset, .size = size};
     return 0;
 }
 
@@ -167,20 +187,30 @@ static int fill_fetch(struct os2g_io *io, PyObject *key)
     return 0;
 }
 
-static int submit(struct batch *self, unsigned n)
+// The first n of io, numbered from from.
+static int submit(struct batch *self, Py_ssize_t from, unsigned n)
 {
     struct waiting w;
     int rc;
 
+    for (unsigned i = 0; i < n; i++) {
+        struct op *op = self->idle;
+
+        self->idle = op->next_idle;
+        op->number = from + i;
+        self->io[i].cookie = op;
+    }
     wait_begin_deaf(&w);
     rc = os2g_batch_submit(self->b, self->io, n);
     wait_end(&w);
-    if (rc < 0) {
-        raise_last(rc, NULL);
-        return -1;
+    if (rc == 0) {
+        self->under_way += n;
+        return 0;
     }
-    self->under_way += n;
-    return 0;
+    raise_last(rc, NULL);
+    for (unsigned i = 0; i < n; i++)
+        give_op(self, self->io[i].cookie);
+    return -1;
 }
 
 static bool may_submit(const struct batch *self, Py_ssize_t from, Py_ssize_t to)
@@ -207,7 +237,7 @@ static PyObject *batch_fetch(PyObject *self, PyObject *args)
             fill_fetch(io, PyList_GetItem(keys, i)) < 0)
             return NULL;
     }
-    if (submit(of(self), (unsigned)(to - from)) < 0)
+    if (submit(of(self), from, (unsigned)(to - from)) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -252,7 +282,7 @@ static PyObject *batch_read(PyObject *self, PyObject *args)
         if (fill(of(self), io, i, offsets, sizes) < 0 || fill_read(io, handles, starts, i) < 0)
             break;
     }
-    if (i == to && submit(of(self), (unsigned)(to - from)) == 0)
+    if (i == to && submit(of(self), from, (unsigned)(to - from)) == 0)
         Py_RETURN_NONE;
     drop_handles(handles, from, i);
     return NULL;
@@ -265,9 +295,9 @@ static PyObject *report(const struct os2g_io_event *events, int n)
     PyObject *list = PyList_New(n);
 
     for (int i = 0; list && i < n; i++) {
-        PyObject *item =
-            Py_BuildValue("(nLK)", (Py_ssize_t)(uintptr_t)events[i].cookie,
-                          (long long)events[i].result, (unsigned long long)events[i].object_size);
+        const struct op *op = events[i].cookie;
+        PyObject *item = Py_BuildValue("(nLK)", op->number, (long long)events[i].result,
+                                       (unsigned long long)events[i].object_size);
 
         if (!item || PyList_SetItem(list, i, item) < 0)
             Py_CLEAR(list);

@@ -65,10 +65,9 @@ static int allocate(struct memory *m, struct os2g *c, unsigned long long size, i
     return rc < 0 ? -1 : 0;
 }
 
-static int adopt(struct memory *m, struct os2g *c, unsigned long long size, int kind,
-                 unsigned long long address, int fd, long long offset)
+static int adopt(struct memory *m, struct os2g *c, unsigned long long size, int kind, void *base,
+                 int fd, long long offset)
 {
-    void *base = (void *)(uintptr_t)address;
     struct waiting w;
     int rc;
 
@@ -91,15 +90,19 @@ static int adopt(struct memory *m, struct os2g *c, unsigned long long size, int 
 
 static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *connection, *owner = Py_None;
-    unsigned long long size, address = 0;
+    PyObject *connection, *owner = Py_None, *address = NULL;
+    unsigned long long size;
+    void *base;
     int kind, device, fd = -1, rc;
     long long offset = 0;
     struct memory *m;
     struct os2g *c;
 
-    if (!PyArg_ParseTuple(args, "O!Kii|OKiL", connection_type, &connection, &size, &kind, &device,
+    if (!PyArg_ParseTuple(args, "O!Kii|OOiL", connection_type, &connection, &size, &kind, &device,
                           &owner, &address, &fd, &offset))
+        return NULL;
+    base = address ? PyLong_AsVoidPtr(address) : NULL;
+    if (PyErr_Occurred())
         return NULL;
     c = connection_of(connection);
     m = (struct memory *)PyType_GenericAlloc(type, 0);
@@ -113,7 +116,7 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     } else {
         Py_INCREF(owner);
         m->owner = owner;
-        rc = adopt(m, c, size, kind, address, fd, offset);
+        rc = adopt(m, c, size, kind, base, fd, offset);
     }
     if (rc == 0)
         return (PyObject *)m;

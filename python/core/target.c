@@ -3,12 +3,16 @@
 
 static int get_address(struct target *t, PyObject *tuple)
 {
-    unsigned long long address, size;
+    unsigned long long size;
+    PyObject *address, *owner;
 
-    if (!PyArg_ParseTuple(tuple, "KKO", &address, &size, &t->owner))
+    if (!PyArg_ParseTuple(tuple, "OKO", &address, &size, &owner))
         return -1;
-    Py_INCREF(t->owner);
-    t->base = (void *)(uintptr_t)address;
+    t->base = PyLong_AsVoidPtr(address);
+    if (PyErr_Occurred())
+        return -1;
+    Py_INCREF(owner);
+    t->owner = owner;
     t->size = (size_t)size;
     return 0;
 }
