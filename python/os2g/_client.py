@@ -218,8 +218,9 @@ class Client:
     def fetch(self, key: Key, into: Optional[Target] = None, offset: int = 0, *,
               size: Optional[int] = None) -> Any:
         """A whole object: as bytes (size: what it has, as far as is known); or landed at into[offset:],
-        where there is room for size bytes (None: up to its end). Then the part of into that it fills is returned: a memoryview, or a
-        DeviceView for GPU memory. OSError(EFBIG), with object_size, when it is larger."""
+        where there is room for size bytes (None: up to its end). Then the part of into that it fills
+        is returned: a memoryview, or a DeviceView for GPU memory. OSError(EFBIG), with object_size,
+        when it is larger."""
         try:
             if into is None:
                 return self._fetch_bytes(key, size)
