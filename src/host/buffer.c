@@ -111,23 +111,32 @@ void buffer_unref(struct os2g_buffer *b)
     b->kind->release(b);
 }
 
+static bool holds(const struct os2g_buffer *b, uintptr_t address, size_t size)
+{
+    uintptr_t base = (uintptr_t)b->base;
+
+    return address >= base && address - base <= b->size && size <= b->size - (address - base);
+}
+
 int destination_find(struct os2g *c, void *base, size_t size, off_t offset, struct destination *ret)
 {
     uintptr_t address = (uintptr_t)base + (uintptr_t)offset;
     struct os2g_buffer *b = NULL;
-    bool partly = false;
+    bool partly;
     size_t i;
 
     if (!base || size > UINTPTR_MAX - address)
         return client_fail(-EINVAL, "a destination that is no memory");
     pthread_mutex_lock(&c->locked.lock.mutex);
-    i = find_locked(c, address);
-    if (overlaps(c, i, address, size ? size : 1)) {
+    // an offset is one in the buffer that base lies in, and does not lead into another
+    i = find_locked(c, (uintptr_t)base);
+    if (!overlaps(c, i, (uintptr_t)base, 1))
+        i = find_locked(c, address);
+    if (overlaps(c, i, (uintptr_t)base, 1) || overlaps(c, i, address, size ? size : 1))
         b = c->locked.buffers[i];
-        partly = address < (uintptr_t)b->base || size > b->size - (address - (uintptr_t)b->base);
-        if (!partly)
-            atomic_fetch_add(&b->refs, 1);
-    }
+    partly = b && !holds(b, address, size);
+    if (b && !partly)
+        atomic_fetch_add(&b->refs, 1);
     pthread_mutex_unlock(&c->locked.lock.mutex);
     if (partly)
         return client_fail(-EINVAL, "a destination that begins or ends beyond its buffer");
@@ -301,6 +310,17 @@ int os2g_buffer_alloc(struct os2g *c, struct os2g_buffer **ret, size_t size,
     return client_fail(-EINVAL, "a kind of memory that is not known");
 }
 
+// Whether the daemon can map it, whose only answer to memory that cannot be is to end the session.
+static int try_to_map(size_t size, int fd, off_t offset)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+
+    if (p == MAP_FAILED)
+        return client_fail_errno(-errno, "mapping the descriptor's memory to write to it");
+    munmap(p, size);
+    return 0;
+}
+
 int os2g_buffer_register_fd(struct os2g *c, struct os2g_buffer **ret, void *base, size_t size,
                             int fd, off_t offset)
 {
@@ -311,10 +331,15 @@ int os2g_buffer_register_fd(struct os2g *c, struct os2g_buffer **ret, void *base
         return rc;
     if (!base || !size || offset < 0 || (uintptr_t)base % PAGE || offset % (off_t)PAGE)
         return client_fail(-EINVAL, "a registration wants whole pages");
+    if (size > (size_t)INT64_MAX - PAGE || size > UINTPTR_MAX - PAGE - (uintptr_t)base)
+        return client_fail(-EINVAL, "a registration of more than there can be");
     if (fstat(fd, &st) < 0)
         return client_fail_errno(-errno, "the descriptor of the memory");
     if (S_ISREG(st.st_mode) && (uint64_t)st.st_size < (uint64_t)offset + ALIGN_UP(size, PAGE))
         return client_fail(-EINVAL, "the descriptor's memory is shorter than what is registered");
+    rc = try_to_map(ALIGN_UP(size, PAGE), fd, offset);
+    if (rc < 0)
+        return rc;
     return finish(new_buffer(c, &borrowed, base, size), fd, offset, ret);
 }
 

@@ -318,7 +318,7 @@ int os2g_plan_add(struct os2g_plan *p, const char *const *keys, size_t n)
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < n; i++) {
-        size_t len = strlen(keys[i]);
+        size_t len = keys[i] ? strlen(keys[i]) : 0;
 
         if (len == 0 || len > OS2G_KEY_MAX)
             return client_fail(-EINVAL, "a key has 1 to %d bytes", OS2G_KEY_MAX);

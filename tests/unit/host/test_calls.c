@@ -156,6 +156,52 @@ static void a_destination_that_leaves_its_buffer_is_refused(void **state)
     assert_int_equal(os2g_fetch(w->c, "a.bin", w->memory, 4096, 64 * MIB - 100, NULL), -EINVAL);
     assert_int_equal(os2g_fetch(w->c, "a.bin", w->memory - 100, 4096, 0, NULL), -EINVAL);
     assert_int_equal(os2g_fetch(w->c, "a.bin", NULL, 4096, 0, NULL), -EINVAL);
+    // what lies beyond it is not taken for memory that is nobody's
+    assert_int_equal(os2g_fetch(w->c, "a.bin", w->memory, 4096, 64 * MIB, NULL), -EINVAL);
+    assert_int_equal(os2g_fetch(w->c, "a.bin", w->memory, 4096, INT64_MAX, NULL), -EINVAL);
+    assert_int_equal(os2g_fetch(w->c, "a.bin", w->memory, 4096, -4096, NULL), -EINVAL);
+}
+
+static void an_offset_does_not_lead_into_another_buffer(void **state)
+{
+    struct world *w = *state;
+    uint8_t *p = calloc(2, MIB);
+
+    assert_int_equal(os2g_buf_register(w->c, p, MIB, 0), 0);
+    assert_int_equal(os2g_buf_register(w->c, p + MIB, MIB, 0), 0);
+    assert_int_equal(os2g_fetch(w->c, "a.bin", p, MIB, MIB, NULL), -EINVAL);
+    assert_int_equal(os2g_fetch(w->c, "a.bin", p + MIB, MIB, 0, NULL), 0);
+    assert_int_equal(os2g_fetch(w->c, "a.bin", p + MIB, MIB, -(off_t)MIB, NULL), -EINVAL);
+    assert_int_equal(os2g_buf_deregister(w->c, p), 0);
+    assert_int_equal(os2g_buf_deregister(w->c, p + MIB), 0);
+    free(p);
+}
+
+static void a_descriptor_that_is_no_memory_is_refused(void **state)
+{
+    struct world *w = *state;
+    int fd = memfd_create("test", MFD_CLOEXEC), null = open("/dev/null", O_RDWR | O_CLOEXEC), ro;
+    struct os2g_buffer *b;
+    char path[64];
+    uint8_t *p;
+
+    assert_int_equal(ftruncate(fd, MIB), 0);
+    p = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    ro = open(path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(os2g_buffer_register_fd(w->c, &b, p, MIB, -1, 0), -EBADF);
+    assert_int_equal(os2g_buffer_register_fd(w->c, &b, p, MIB, null, 0), -ENODEV);
+    assert_int_equal(os2g_buffer_register_fd(w->c, &b, p, MIB, ro, 0), -EACCES);
+    assert_int_equal(os2g_buffer_register_fd(w->c, &b, p, SIZE_MAX, fd, 0), -EINVAL);
+    assert_int_equal(os2g_buffer_register_fd(w->c, &b, p, SIZE_MAX - 4095, fd, 4096), -EINVAL);
+    // the session did not suffer from it
+    assert_int_equal(w->lost, 0);
+    assert_int_equal(os2g_buffer_register_fd(w->c, &b, p, MIB, fd, 0), 0);
+    os2g_buffer_free(b);
+    munmap(p, MIB);
+    close(ro);
+    close(null);
+    close(fd);
 }
 
 static void buffers_are_zeroed_and_aligned(void **state)
@@ -315,6 +361,8 @@ int main(void)
         T(a_large_read_into_registered_malloc_memory_is_bounced),
         T(memory_of_a_descriptor_can_be_registered),
         T(a_destination_that_leaves_its_buffer_is_refused),
+        T(an_offset_does_not_lead_into_another_buffer),
+        T(a_descriptor_that_is_no_memory_is_refused),
         T(buffers_are_zeroed_and_aligned),
         T(paths_are_walked),
         T(attributes_of_names_are_told),

@@ -252,12 +252,13 @@ static void one_wrong_key_is_none_at_all(void **state)
 {
     struct os2g_plan *p = new_plan(0);
     char key[1026];
-    const char *empty[] = {"a", ""}, *large[] = {"a", key};
+    const char *empty[] = {"a", ""}, *large[] = {"a", key}, *none[] = {"a", NULL};
 
     memset(key, 'x', sizeof(key) - 1);
     key[sizeof(key) - 1] = 0;
     assert_int_equal(os2g_plan_add(p, empty, 2), -EINVAL);
     assert_int_equal(os2g_plan_add(p, large, 2), -EINVAL);
+    assert_int_equal(os2g_plan_add(p, none, 2), -EINVAL);
     assert_int_equal(os2g_plan_commit(p), 0);
     assert_int_equal(device.n, 0);
     os2g_plan_free(p);
