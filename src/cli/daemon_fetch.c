@@ -106,7 +106,7 @@ static bool is_whole(const struct daemon_fetch *f, const struct fetch_object *o)
 
 static void open_object(struct daemon_fetch *f, struct fetch_object *o)
 {
-    struct os2g_stat st;
+    struct os2g_stat st = {0};
     struct os2g_file **file = &f->files[o - f->objects];
     int rc = f->config->open(f->config->arg, o);
 

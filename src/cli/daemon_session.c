@@ -66,13 +66,9 @@ int daemon_head(struct session *s, const char *key,
 
 // --- all below a directory: its files now, its directories one after the other ---
 
-struct directory {
-    struct list link;
-    char *path; // "" or "a/b"
-};
-
 struct walk {
-    struct list todo;
+    char **directories; // "" or "a/b"; those that were found, in that order
+    size_t n, next;
     const char *path; // being listed
     int (*fn)(void *arg, const char *key, const struct os2g_stat *st);
     void *arg;
@@ -80,24 +76,19 @@ struct walk {
 
 static void walk_add(struct walk *w, char *path)
 {
-    struct directory *d = xcalloc(1, sizeof(*d));
-
-    d->path = path;
-    list_push_back(&w->todo, &d->link);
+    if ((w->n & (w->n - 1)) == 0) // a power of two, or none
+        w->directories = xrealloc(w->directories, MAX(1, 2 * w->n) * sizeof(*w->directories));
+    w->directories[w->n++] = path;
 }
 
 static int walk_name(void *arg, const char *name, const struct os2g_stat *st)
 {
     struct walk *w = arg;
     char *path = *w->path ? xasprintf("%s/%s", w->path, name) : xstrdup(name);
-    int rc = 0;
+    int rc;
 
     if (st->directory) {
-        // the mount's own, see wire/control.h
-        if (!*w->path && !strcmp(name, ".os2g"))
-            free(path);
-        else
-            walk_add(w, path);
+        walk_add(w, path);
         return 0;
     }
     rc = w->fn(w->arg, path, st);
@@ -111,24 +102,20 @@ int daemon_walk(struct os2g *c, const char *path,
 {
     struct walk w = {.fn = fn, .arg = arg};
     size_t from = strspn(path, "/"), len = strlen(path + from);
-    struct directory *d;
     int rc = 0;
 
     while (len && path[from + len - 1] == '/')
         len--;
-    list_init(&w.todo);
     walk_add(&w, xstrndup(path + from, len));
-    while ((d = list_first(&w.todo, struct directory, link))) {
-        list_remove(&d->link);
-        w.path = d->path;
-        if (rc == 0) {
-            rc = os2g_list(c, d->path, walk_name, &w);
-            if (rc < 0)
-                *ret_error = xasprintf("/%s: %s", d->path, os2g_last_error());
-        }
-        free(d->path);
-        free(d);
+    while (rc == 0 && w.next < w.n) {
+        w.path = w.directories[w.next++];
+        rc = os2g_list(c, w.path, walk_name, &w);
+        if (rc < 0)
+            *ret_error = xasprintf("/%s: %s", w.path, os2g_last_error());
     }
+    while (w.n)
+        free(w.directories[--w.n]);
+    free(w.directories);
     return rc;
 }
 

@@ -9,7 +9,7 @@
 
 static const struct cli_command *const commands[] = {
     &mount_command, &umount_command, &status_command, &prefetch_command, &ls_command,
-    &cat_command, &cp_command, &stat_command, &doctor_command, &bench_command,
+    &cat_command,   &cp_command,     &stat_command,   &doctor_command,   &bench_command,
 };
 
 static void help(void)

@@ -290,7 +290,7 @@ static int deadline_of(const struct timespec *timeout, uint64_t *ret_ns)
 int os2g_batch_status(struct os2g_batch *b, unsigned min, unsigned max,
                       struct os2g_io_event *events, const struct timespec *timeout)
 {
-    uint64_t deadline_ns;
+    uint64_t deadline_ns = 0;
     int rc = enter(b);
 
     if (rc == 0)

@@ -2,8 +2,10 @@
 // lander: a program on libos2g for the system tests. Objects land between canaries.
 //
 //   lander check WHERE FILE [--op fetch|read] [--memory host|malloc] [--depth N] [--block N]
+//                           [--wait status|poll] [--cancel N]
 //       Each line of FILE, "SIZE KEY", by batch into a room of SIZE bytes. A line for each end:
-//       "RESULT OBJECT-SIZE SHA256 KEY"; a canary that was touched ends it with status 3.
+//       "RESULT OBJECT-SIZE SHA256 KEY"; a canary that was touched ends it with status 3. Waits in
+//       os2g_batch_status, or in poll() for its descriptor; after N ends cancels all under way.
 //   lander plan WHERE FILE
 //       Sets a plan of the keys and says "set"; for each line on standard input then a line of
 //       status: "ENTRIES FETCHED USED DROPPED MISSING BYTES". The plan ends with standard input.
@@ -14,6 +16,7 @@
 #include <err.h>
 #include <openssl/sha.h>
 #include <os2g/os2g.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +49,8 @@ struct check {
     struct rand rand;
     struct room *rooms;
     unsigned n_rooms;
+    bool polls;
+    unsigned cancel_after, n_ended; // 0: never
 };
 
 static struct object *read_objects(const char *file, size_t *ret_n)
@@ -176,6 +181,19 @@ static void end(struct check *k, const struct os2g_io_event *e)
         report(k, r);
 }
 
+static int wait_for_some(struct check *k, struct os2g_io_event *events, unsigned max)
+{
+    struct pollfd p = {.fd = os2g_batch_eventfd(k->batch), .events = POLLIN};
+    int got;
+
+    if (!k->polls)
+        return os2g_batch_status(k->batch, 1, max, events, NULL);
+    while ((got = os2g_batch_status(k->batch, 0, max, events, NULL)) == 0)
+        if (poll(&p, 1, -1) < 0)
+            err(1, "poll");
+    return got;
+}
+
 static void run(struct check *k, struct object *objects, size_t n)
 {
     size_t next = 0;
@@ -191,11 +209,14 @@ static void run(struct check *k, struct object *objects, size_t n)
                 begin(k, i, &objects[next++]);
             busy += k->rooms[i].object ? 1 : 0;
         }
-        got = busy ? os2g_batch_status(k->batch, 1, ARRAY_LEN(events), events, NULL) : 0;
+        got = busy ? wait_for_some(k, events, ARRAY_LEN(events)) : 0;
         if (got < 0)
             errx(1, "status: %s", os2g_last_error());
-        for (int i = 0; i < got; i++)
+        for (int i = 0; i < got; i++) {
             end(k, &events[i]);
+            if (++k->n_ended == k->cancel_after && os2g_batch_cancel(k->batch) < 0)
+                errx(1, "cancel: %s", os2g_last_error());
+        }
     } while (busy);
 }
 
@@ -213,6 +234,8 @@ static void check(struct os2g *c, int argc, char **argv)
                       .op = strcmp(option(argc, argv, "--op", "fetch"), "read") ? OS2G_IO_FETCH
                                                                                 : OS2G_IO_READ,
                       .n_rooms = (unsigned)atoi(option(argc, argv, "--depth", "8")),
+                      .polls = !strcmp(option(argc, argv, "--wait", "status"), "poll"),
+                      .cancel_after = (unsigned)atoi(option(argc, argv, "--cancel", "0")),
                       .block = strtoull(option(argc, argv, "--block", "1048576"), NULL, 10)};
     bool plain = !strcmp(option(argc, argv, "--memory", "host"), "malloc");
     struct os2g_buffer *buffer = NULL;

@@ -51,6 +51,12 @@ def test_the_daemons_cpu_is_counted(place):
     assert r["total_cpu_s"] == pytest.approx(r["host_cpu_s"] + r["device_cpu_s"])
 
 
+def test_the_daemon_behind_a_socket_is_found(server, mount, tmp_path):
+    mount("bench", server=server("--synthetic", SPEC), socket=tmp_path / "socket")
+    r = landings.bench(tmp_path / "socket", "--keys", "small", "--loops", 20, "--reap", 8)
+    assert r["device_cpu_s"] > 0
+
+
 def test_it_reads_for_so_many_seconds(place):
     r = landings.bench(place, "--keys", "small", "--seconds", "1")
     assert 0.9 < r["seconds"] < 1.5 * mounts.slowed_down()
