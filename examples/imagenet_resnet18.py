@@ -131,7 +131,7 @@ def train(args, rank, ranks):
     make = by_os2g if args.client == "gdd" else by_workers
     loader, set_epoch, classes = make(args, rank, ranks)
     model = network(args, classes, ranks)
-    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9) if model else None
+    optimizer = torch.optim.SGD(model.parameters(), args.rate, momentum=0.9) if model else None
     for epoch in range(args.epochs):
         set_epoch(epoch)
         began, samples, losses = time.monotonic(), 0, []
@@ -161,6 +161,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--batches", type=int, help="of each epoch; default all")
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=0.005, help="of learning")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--endpoint")

@@ -34,7 +34,7 @@ def encode(kind, pixels):
     import PIL.Image
 
     out = io.BytesIO()
-    PIL.Image.fromarray(pixels).save(out, "JPEG", quality=84)
+    PIL.Image.fromarray(pixels).save(out, "JPEG", quality=89)
     return out.getvalue()
 
 

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
 
 import mounts  # noqa: E402
 import os2g.torch as ot  # noqa: E402
-from torching import SPEC, Rank, gets, load, place, right, together  # noqa: E402
+from torching import FORK, SECONDS, SPEC, Rank, gets, load, place, right, together  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -155,3 +155,53 @@ def test_a_worker_that_is_killed_fails_its_loader_alone(store):
             pass
     del batches
     assert len(Rank(device_rank, 0, 1, store.url).result()) == 75
+
+
+# --- a fork ---
+
+def batch_is_right(batch):
+    return all(right(key, bytes(batch[i].numpy())) for i, key in enumerate(batch.keys))
+
+
+def reads_beside_its_parent(loader, has_begun, go_on):
+    batches = iter(loader)
+    kept = [next(batches) for _ in range(3)]
+    has_begun.set()
+    assert go_on.wait(SECONDS)
+    assert all(batch_is_right(batch) for batch in [*kept, *batches])
+
+
+def test_a_child_reads_by_its_parents_loader_in_memory_of_its_own(store):
+    loader = ot.DeviceLoader(make(store.url), 5, shuffle=True)
+    assert all(batch_is_right(batch) for batch in loader)  # leaves memory to be used again
+    has_begun, go_on = FORK.Event(), FORK.Event()
+    child = Rank(reads_beside_its_parent, loader, has_begun, go_on)
+    assert has_begun.wait(SECONDS)
+    assert all(batch_is_right(batch) for batch in loader)
+    go_on.set()
+    child.result()
+
+
+# --- torchdata's loader, which keeps its place ---
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_loader_resumes_a_declared_order(store, workers):
+    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="no torchdata (PyPI)")
+    data = make(store.url)
+
+    def loader():
+        order = DistributedSampler(data, 1, 0, seed=9)
+        return stateful.StatefulDataLoader(data, 5, sampler=ot.PlanSampler(order, data),
+                                           num_workers=workers, collate_fn=plain)
+
+    def keys(batches):
+        return [key for batch in batches for key, _ in batch]
+
+    good = keys(loader())
+    first = loader()
+    seen = keys(itertools.islice(first, 6))
+    state = first.state_dict()
+    del first
+    second = loader()
+    second.load_state_dict(state)
+    assert seen + keys(second) == good

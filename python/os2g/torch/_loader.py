@@ -2,6 +2,7 @@
 """DeviceLoader: whole batches, fetched into one region each, of the host's or a GPU's memory."""
 
 import collections
+import os
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
@@ -151,7 +152,8 @@ class DeviceLoader:
         if not self._resumed:
             self._position = 0
         self._resumed = False
-        if self._regions is None:
+        # memory is shared with a parent: a child takes its own
+        if self._regions is None or self._regions.pid != os.getpid():
             self._regions = Regions(self.dataset.client, self.device, self.prefetch + 2, self._pin)
         self._current = _Epoch(self, list(self._batches()))
         return self._current

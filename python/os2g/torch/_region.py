@@ -3,6 +3,7 @@
 
 import collections
 import contextlib
+import os
 import weakref
 from typing import Any, Callable, ContextManager, Deque, List
 
@@ -39,6 +40,7 @@ class Regions:
 
     def __init__(self, client: os2g.Client, device: torch.device, spare: int,
                  pin_memory: bool = False) -> None:
+        self.pid = os.getpid()
         self._client = client
         self._device = device
         self._spare = spare  # free ones to keep
