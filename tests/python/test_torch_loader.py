@@ -240,6 +240,7 @@ def test_ctrl_c_ends_it_at_once(store, program):
     running = program(LOOP, store.url)
     assert running.stdout.readline() == "75\n"
     mounts.wait_until(lambda: store.counters()["in_flight"] > 0)
+    time.sleep(0.5)  # it waits for the first batch by now
     began = time.monotonic()
     running.send_signal(signal.SIGINT)
     _, text = running.communicate(timeout=30)
