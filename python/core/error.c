@@ -24,10 +24,26 @@ static const char *text_of(int error)
     }
 }
 
+// The name is told once, as the error's filename.
+static const char *without(const char *text, PyObject *name)
+{
+    PyObject *bytes = key_bytes(name);
+    size_t len = bytes ? (size_t)PyBytes_Size(bytes) : 0;
+
+    if (bytes && !strncmp(text, PyBytes_AsString(bytes), len) && !strncmp(text + len, ": ", 2))
+        text += len + 2;
+    Py_XDECREF(bytes);
+    PyErr_Clear();
+    return text;
+}
+
 static PyObject *new_error(int error, const char *text, PyObject *name)
 {
-    PyObject *sentence = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"), *e;
+    PyObject *sentence, *e;
 
+    if (name)
+        text = without(text, name);
+    sentence = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
     if (!sentence)
         return NULL;
     // picks the subclass
@@ -50,19 +66,7 @@ PyObject *raise_error(int error, const char *text, PyObject *name)
 
 PyObject *raise_last(int error, PyObject *name)
 {
-    const char *text = os2g_last_error();
-    PyObject *bytes = name ? key_bytes(name) : NULL;
-
-    // the name is told once, as the error's filename
-    if (bytes) {
-        size_t len = (size_t)PyBytes_Size(bytes);
-
-        if (!strncmp(text, PyBytes_AsString(bytes), len) && !strncmp(text + len, ": ", 2))
-            text += len + 2;
-        Py_DECREF(bytes);
-    }
-    PyErr_Clear();
-    return raise_error(error, text, name);
+    return raise_error(error, os2g_last_error(), name);
 }
 
 PyObject *make_error(PyObject *module, PyObject *args)

@@ -111,7 +111,8 @@ static void tell_parent(struct readiness *r, const char *error)
     free(text);
 }
 
-static void on_settled(void *arg, const struct export_options *o, const char *error, bool first)
+static void on_settled(void *arg, const struct export_options *o, const char *error, int reason,
+                       bool first)
 {
     struct readiness *r = arg;
 
@@ -139,7 +140,7 @@ static int supervise(struct export_options *o, const char *log_style, int pipe_f
     int rc = supervisor_new(&s, &config);
 
     if (rc < 0) {
-        on_settled(&readiness, o, strerror(-rc), true);
+        on_settled(&readiness, o, strerror(-rc), -rc, true);
         free_options(o);
         return 1;
     }

@@ -76,7 +76,8 @@ static void set_metrics(struct os2gd *d, struct supervisor *s, const struct conf
 
 // --- what the supervisor tells ---
 
-static void on_settled(void *arg, const struct export_options *o, const char *error, bool first)
+static void on_settled(void *arg, const struct export_options *o, const char *error, int reason,
+                       bool first)
 {
     struct os2gd *d = arg;
 

@@ -31,10 +31,12 @@ bool single_was_meant(const struct single *s)
            s->options.given.len > s->given;
 }
 
-// One line; to a pipe of somebody who waits for it.
-static void tell(struct single *s, const char *line)
+// One line; to a pipe of somebody who waits for it. A program is told the errno before the
+// sentence.
+static void tell(struct single *s, const char *line, int reason)
 {
-    char *text = xasprintf("%s\n", line);
+    char *text = reason && s->ready_fd != STDOUT_FILENO ? xasprintf("error %d %s\n", reason, line)
+                                                        : xasprintf("%s\n", line);
 
     if (s->ready_fd >= 0 && write(s->ready_fd, text, strlen(text)) < 0)
         log_warning("os2gd", "nobody reads whether it is ready");
@@ -44,11 +46,12 @@ static void tell(struct single *s, const char *line)
     free(text);
 }
 
-static void on_settled(void *arg, const struct export_options *o, const char *error, bool first)
+static void on_settled(void *arg, const struct export_options *o, const char *error, int reason,
+                       bool first)
 {
     if (error)
         log_error("os2gd", "%s", error);
-    tell(arg, error ? error : "ready");
+    tell(arg, error ? error : "ready", reason);
 }
 
 static int apply_words(struct single *s, char **ret_error)
@@ -112,7 +115,7 @@ static int supervise(struct single *s)
     int rc = supervisor_new(&supervisor, &config);
 
     if (rc < 0) {
-        tell(s, strerror(-rc));
+        tell(s, strerror(-rc), -rc);
         free(o);
         return 1;
     }
@@ -138,7 +141,7 @@ int single_run(struct single *s)
     }
     if (rc < 0) {
         log_error("os2gd", "%s", error);
-        tell(s, error);
+        tell(s, error, -rc);
         free(error);
         return EXIT_USAGE;
     }

@@ -10,7 +10,7 @@
 enum channel_kind {
     // worker to supervisor
     CHANNEL_READY = 1,   // the export is set up and the store has answered
-    CHANNEL_FAILED,      // it cannot be: text says why
+    CHANNEL_FAILED,      // it cannot be: text says why, number is an errno or 0
     CHANNEL_SERVING,     // requests are being answered
     CHANNEL_RESOLVE,     // wants credentials resolved with the user's rights; number is its own
     CHANNEL_GONE,        // the kernel has unmounted the file system

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define ERRNO_MAX    4095            // linux/err.h
 #define HASTY_NS     (10 * NS_PER_S) // a death so soon after it served is a bad sign
 #define HASTY_FREE   24              // so many of those are answered at once
 #define HASTY_MAX    120             // then a pause after each; after so many we give up
@@ -65,6 +66,7 @@ static void fail(struct supervised *s, char *error)
 {
     free(s->error);
     s->error = error;
+    s->reason = 0;
     s->served = false;
     end(s, SUPERVISED_FAILED);
 }
@@ -291,6 +293,12 @@ static void drop_worker(struct supervised *s)
         kill(s->worker, SIGKILL);
 }
 
+static void worker_failed(struct supervised *s, const struct channel_msg *m)
+{
+    fail(s, xstrdup(m->text));
+    s->reason = m->number <= ERRNO_MAX ? (int)m->number : 0;
+}
+
 // Whether there may be more to read.
 static bool take_message(struct supervised *s)
 {
@@ -312,7 +320,7 @@ static bool take_message(struct supervised *s)
     else if (m.kind == CHANNEL_READY && s->state == SUPERVISED_PREPARING)
         ready(s);
     else if (m.kind == CHANNEL_FAILED && s->state == SUPERVISED_PREPARING)
-        fail(s, xstrdup(m.text));
+        worker_failed(s, &m);
     else if (m.kind == CHANNEL_FAILED)
         log_error("daemon", "%s: %s", place(s), m.text);
     else if (m.kind == CHANNEL_SERVING && s->state == SUPERVISED_SERVING && !s->answering)

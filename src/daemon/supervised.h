@@ -40,6 +40,7 @@ struct supervised {
     enum supervised_state state;
     uint64_t due_ns; // when supervised_time has something to do; UINT64_MAX: never
     char *error;     // why it failed
+    int reason;      // the same as an errno, or 0
 
     int channel; // to the worker, or -1
     pid_t worker;

@@ -215,12 +215,12 @@ static void look_at(struct supervisor *s, struct entry *e)
     if (x->served) {
         e->retry_ns = 0;
         if (!e->settled)
-            s->config.settled(s->config.arg, x->options, NULL, !e->seen);
+            s->config.settled(s->config.arg, x->options, NULL, 0, !e->seen);
         e->settled = e->seen = true;
     }
     if (x->state != SUPERVISED_FAILED || x->due_ns != UINT64_MAX)
         return;
-    s->config.settled(s->config.arg, x->options, x->error, !e->seen);
+    s->config.settled(s->config.arg, x->options, x->error, x->reason, !e->seen);
     e->settled = false;
     e->seen = true;
     if (s->config.retry) {

@@ -13,9 +13,10 @@ struct supervisor_config {
     const char *log_style; // for workers, see worker.h
     bool retry;            // an export that fails is tried again, and does not end the program
     uint64_t linger_ns;    // an export ends so long after its last host has gone; 0: it stays
-    // It is mounted and listens (error NULL), or it failed and nothing does; first: nothing was
-    // said of this export before.
-    void (*settled)(void *arg, const struct export_options *o, const char *error, bool first);
+    // It is mounted and listens (error NULL), or it failed and nothing does: reason is the errno of
+    // that, or 0; first: nothing was said of this export before.
+    void (*settled)(void *arg, const struct export_options *o, const char *error, int reason,
+                    bool first);
     // SIGHUP, after which every worker is renewed. May be NULL.
     void (*reload)(void *arg, struct supervisor *s);
     void (*stopping)(void *arg);

@@ -47,10 +47,16 @@ static void tell(enum channel_kind kind, uint64_t number, const char *text)
         _exit(1); // no supervisor, no worker
 }
 
+// reason: an errno, for programs; 0: none that says more than the text.
+static _Noreturn void fail_for(int reason, const char *text)
+{
+    tell(CHANNEL_FAILED, (uint64_t)reason, text);
+    _exit(1);
+}
+
 static _Noreturn void fail(const char *text)
 {
-    tell(CHANNEL_FAILED, 0, text);
-    _exit(1);
+    fail_for(0, text);
 }
 
 static void on_gone(void *arg)
@@ -97,7 +103,9 @@ static void on_probe(struct s3_probe *p, int error)
     struct worker *w = container_of(p, struct worker, probe);
 
     if (error < 0)
-        fail(p->error_text[0] ? p->error_text : strerror(-error));
+        // no such bucket (s3/error.h) is to programs what no such file is
+        fail_for(error == -ENODEV ? ENOENT : -error,
+                 p->error_text[0] ? p->error_text : strerror(-error));
     s3_client_free(w->probe_client);
     w->probe_client = NULL;
     tell(CHANNEL_READY, 0, NULL);

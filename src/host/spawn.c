@@ -6,15 +6,17 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define LINE_MAX  1024
+#define ERRNO_MAX 4095 // linux/err.h
 // The line of a program that cannot be run at all: this, and errno as it is in memory.
-#define NOT_RUN  "\1"
-#define LINE_MAX 1024
+#define NOT_RUN "\1"
 
 static void say_not_run(int fd)
 {
@@ -101,9 +103,23 @@ static int read_line(int fd, char line[static LINE_MAX], size_t *ret_len, uint64
     return 0;
 }
 
+// "error ERRNO SENTENCE", or a sentence alone.
+static int take_error(const char *line, const char **ret_text)
+{
+    unsigned error;
+    int used = 0;
+
+    *ret_text = line;
+    if (sscanf(line, "error %4u %n", &error, &used) < 1 || !used || !error || error > ERRNO_MAX)
+        return -EIO;
+    *ret_text = line + used;
+    return -(int)error;
+}
+
 static int wait_ready(int fd, int log, const char *program, uint64_t deadline_ns, char **ret_error)
 {
     char line[LINE_MAX];
+    const char *text;
     size_t len;
     int rc = read_line(fd, line, &len, deadline_ns), error;
 
@@ -119,10 +135,11 @@ static int wait_ready(int fd, int log, const char *program, uint64_t deadline_ns
         return -error;
     }
     line[strcspn(line, "\n")] = 0;
-    *ret_error = line[0] ? xstrdup(line) : first_line(log);
+    error = take_error(line, &text);
+    *ret_error = text[0] ? xstrdup(text) : first_line(log);
     if (!*ret_error)
         *ret_error = xasprintf("%s has ended without a word", program);
-    return -EIO;
+    return error;
 }
 
 int spawn_daemon(char *const *argv, uint64_t deadline_ns, char **ret_error)

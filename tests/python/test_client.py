@@ -69,6 +69,17 @@ def test_what_is_not_there_is_named(server, connect):
         client.list("dir/a.bin")
 
 
+def test_a_bucket_that_cannot_be_served_is_an_error_of_its_kind(server, connect, monkeypatch):
+    s = server("--synthetic", "bench: a.bin 10")
+    with pytest.raises(FileNotFoundError) as caught:
+        connect(s, "no-such-bucket")
+    assert "no-such-bucket" in caught.value.filename
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(PermissionError) as caught:
+        connect(s)
+    assert "secret key" in caught.value.strerror
+
+
 def test_a_store_that_refuses_is_a_permission_error(server, connect):
     s = server("--synthetic", "bench: a.bin 10; b.bin 10")
     client = connect(s)

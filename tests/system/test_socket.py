@@ -4,6 +4,7 @@
 import array
 import contextlib
 import ctypes
+import errno
 import os
 import random
 import signal
@@ -271,6 +272,15 @@ def test_readiness_goes_where_it_is_asked_for(server, single):
     with os.fdopen(ours) as f:
         assert f.read() == "ready\n"  # and its end: nobody holds it any more
     assert d.process.poll() is None
+
+
+def test_a_program_is_told_the_errno_too(server, single):
+    ours, theirs = os.pipe()
+    single("no-such-bucket", server("--synthetic", SPEC), "--ready-fd", str(theirs), pass_fds=[theirs])
+    os.close(theirs)
+    with os.fdopen(ours) as f:
+        word, error, text = f.read().split(" ", 2)
+    assert (word, int(error)) == ("error", errno.ENOENT) and "no-such-bucket" in text
 
 
 def test_a_socket_in_use_is_not_taken_over(server, single):

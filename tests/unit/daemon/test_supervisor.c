@@ -118,7 +118,8 @@ static struct {
     bool stop; // as soon as it is mounted
 } seen;
 
-static void on_settled(void *arg, const struct export_options *o, const char *error, bool first)
+static void on_settled(void *arg, const struct export_options *o, const char *error, int reason,
+                       bool first)
 {
     if (error) {
         seen.failed++;
