@@ -130,6 +130,10 @@ class Connection:
         self._check(self._l.os2g_fetch_key(self._c, key, len(key), to, size, 0, ctypes.byref(got)))
         return ctypes.string_at(to, got.value)
 
+    def buffer(self, size):
+        """Memory of its own, see Buffer."""
+        return Buffer(self, size)
+
     def open(self, path):
         return File(self, path)
 
@@ -154,6 +158,24 @@ class Connection:
         s = _Stats(ctypes.sizeof(_Stats))
         self._check(self._l.os2g_stats_read(self._c, ctypes.byref(s)))
         return {name: getattr(s, name) for name, _ in _Stats._fields_}
+
+
+class Buffer:
+    """Memory that objects land in, until free()."""
+
+    def __init__(self, connection, size):
+        self._n, self._size, self._b = connection, size, ctypes.c_void_p()
+        connection._check(connection._l.os2g_buffer_alloc(connection._c, ctypes.byref(self._b), size,
+                                                          0, 0))
+        self._base = connection._l.os2g_buffer_base(self._b)
+
+    def fetch(self, key):
+        """0 or a negative errno; the bytes stay where they are."""
+        key = key.encode()
+        return self._n._l.os2g_fetch_key(self._n._c, key, len(key), self._base, self._size, 0, None)
+
+    def free(self):
+        self._n._l.os2g_buffer_free(self._b)
 
 
 class File:

@@ -11,6 +11,9 @@
 // a guest take a third of it.
 #define SESSION_BYTES_MAX (64 * MIB)
 
+static int send_error(struct request *r, int error);
+static void wire_finished(struct fuse_request *fuse);
+
 static struct request *request_of(struct fuse_request *r)
 {
     return container_of(r, struct request, fuse);
@@ -209,13 +212,38 @@ static void pass(struct request *r)
     r->outcome = DROP;
 }
 
-static void dispatch(struct request *r, const unsigned char *message, size_t len, bool replayed)
+// libos2g may take memory back while requests that name it are in the ring, or in the log of a
+// worker that has died: they end as they would have a moment later. Nobody else does that, nor can
+// anything but data be without a place.
+static void answer_nowhere(struct request *r, const struct fuse_in_header *h, size_t data)
+{
+    struct session *s = r->session;
+
+    if (data == 0 || !fuse_session_negotiated(s->fuse)->hello) {
+        session_bad(s, "queue %u: a descriptor outside the shared memory", r->queue->index);
+        recycle(r);
+        return;
+    }
+    count(s->vhost, h);
+    atomic_fetch_add_explicit(&s->vhost->cut_off, 1, memory_order_relaxed);
+    r->fuse.opcode = h->opcode;
+    r->fuse.unique = h->unique;
+    send_error(r, -ECANCELED);
+    wire_finished(&r->fuse);
+}
+
+static void dispatch(struct request *r, const unsigned char *message, size_t len,
+                     const struct virtq_chain *c)
 {
     struct session *s = r->session;
     const struct fuse_in_header *h = (const void *)message;
     size_t data = fuse_session_data_offset(message, len);
-    struct fuse_arrival arrival = {.replayed = replayed};
+    struct fuse_arrival arrival = {.replayed = c->replayed};
 
+    if (c->nowhere) {
+        answer_nowhere(r, h, data);
+        return;
+    }
     if (data > 0 && make_landing(r, data))
         arrival.dest = &r->landing.dest;
     count(s->vhost, h);
@@ -241,7 +269,7 @@ void request_take(struct queue *q, const struct virtq_chain *c)
         rc = message ? copy_in(message, c->in_len, c->pieces) : -ENOMEM;
     }
     if (rc == 0) {
-        dispatch(r, message, c->in_len, c->replayed);
+        dispatch(r, message, c->in_len, c);
         return;
     }
     if (rc == -EBADMSG)

@@ -79,6 +79,9 @@ bool virtq_touches(const struct virtq *q, uint64_t region_id);
 struct virtq_chain {
     uint16_t head;
     bool replayed; // taken by a worker before this one
+    // Of what is device-writable something is not shared: pieces without base and id. Whether that
+    // is bad is for the caller to say.
+    bool nowhere;
     unsigned n_in, n_out;
     uint64_t in_len, out_len;    // of each kind
     unsigned max;                // room in pieces: VHOST_RING_MAX, and a few for split ones

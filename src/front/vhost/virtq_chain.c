@@ -37,8 +37,12 @@ static int add_pieces(struct walk *w, const struct vring_desc *d, bool writable)
 
         if (c->n_in + c->n_out == c->max)
             return bad(w, "a chain in too many pieces");
-        if (region_translate(w->q->map, addr, left, p) < 0)
-            return bad(w, "a descriptor outside the shared memory");
+        if (region_translate(w->q->map, addr, left, p) < 0) {
+            if (!writable)
+                return bad(w, "a descriptor outside the shared memory");
+            *p = (struct region_piece){.len = left};
+            c->nowhere = true;
+        }
         addr += p->len;
         left -= p->len;
         *(writable ? &c->n_out : &c->n_in) += 1;
@@ -136,6 +140,7 @@ int virtq_walk(const struct virtq *q, uint16_t head, struct virtq_chain *ret, co
     ret->head = head;
     ret->n_in = ret->n_out = 0;
     ret->in_len = ret->out_len = 0;
+    ret->nowhere = false;
     rc = walk(&w, head);
     if (rc == -EFAULT)
         w.why = "the shared memory is not there any more";

@@ -42,7 +42,7 @@ int world_setup(void **state)
     assert_non_null(mkdtemp(w->directory));
     snprintf(w->socket, sizeof(w->socket), "%s/s", w->directory);
     w->device = fake_device_new(w->socket);
-    w->c = world_connect(w, 64, 5000);
+    w->c = world_connect(w, 64, 30000); // loaded machines are slow
     if (os2g_buffer_alloc(w->c, &w->buffer, 64 * MIB, OS2G_MEMORY_HOST, 0) < 0)
         fail_msg("%s", os2g_last_error());
     w->memory = os2g_buffer_base(w->buffer);

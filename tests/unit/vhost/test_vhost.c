@@ -304,6 +304,55 @@ static void what_waits_for_memory_that_goes_is_cancelled(void **state)
     extra_fini(&e);
 }
 
+// Of a request that is taken after its memory has gone.
+static void gone_before_it_is_taken(uint64_t fh, unsigned i)
+{
+    struct extra e;
+
+    extra_add(&e);
+    extra_remove(&e);
+    extra_fini(&e);
+    read_into_extra(fh, i);
+}
+
+static void libos2g_may_take_memory_back_from_what_is_in_the_ring(void **state)
+{
+    uint64_t fh;
+
+    host_hello(&host);
+    fh = host_open(&host, host_lookup(&host, FUSE_ROOT_ID, "big"));
+    gone_before_it_is_taken(fh, 1);
+    assert_int_equal(host_wait(&host, 1)->error, -ECANCELED);
+    assert_int_equal(host.used[1], sizeof(struct fuse_out_header));
+    assert_int_equal(memfs_reads(device.fs), 0);
+    host_read(&host, 2, fh, 0, 4096);
+    assert_int_equal(host_wait(&host, 2)->error, 0);
+}
+
+static void a_guest_may_not(void **state)
+{
+    gone_before_it_is_taken(host_open(&host, host_lookup(&host, FUSE_ROOT_ID, "big")), 1);
+    assert_non_null(strstr(device_bad(&device, 7), "outside the shared memory"));
+}
+
+static void nor_libos2g_from_what_has_no_data(void **state)
+{
+    host_hello(&host);
+    driver_describe(&host.driver, 3, 8 * GIB, 4096, VRING_DESC_F_WRITE, 0);
+    host_send_to(&host, 1, FUSE_STATFS, FUSE_ROOT_ID, NULL, 0);
+    assert_non_null(strstr(device_bad(&device, 7), "outside the shared memory"));
+}
+
+static void nor_from_a_header(void **state)
+{
+    const struct fuse_read_in in = {.size = 4096};
+
+    host_hello(&host);
+    driver_describe(&host.driver, 3, 8 * GIB, 4096 + 16, VRING_DESC_F_WRITE, 0);
+    host_send_to(&host, 1, FUSE_READ, 0, &in, sizeof(in));
+    device_bad(&device, 7);
+}
+
 static void a_header_whose_memory_has_gone_is_not_written(void **state)
 {
     uint64_t fh = host_open(&host, host_lookup(&host, FUSE_ROOT_ID, "stuck"));
@@ -473,6 +522,10 @@ int main(void)
         TEST(a_host_uses_and_gives_back_only_its_own),
         TEST_HOLDING(memory_goes_without_waiting_for_the_store),
         TEST(what_waits_for_memory_that_goes_is_cancelled),
+        TEST(libos2g_may_take_memory_back_from_what_is_in_the_ring),
+        TEST(a_guest_may_not),
+        TEST(nor_libos2g_from_what_has_no_data),
+        TEST(nor_from_a_header),
         TEST(a_header_whose_memory_has_gone_is_not_written),
         TEST(memory_comes_back),
         TEST(memory_under_a_ring_does_not_go),

@@ -325,9 +325,28 @@ static void memory_that_is_not_shared_is_bad(void **state)
 {
     struct fixture *f = *state;
 
-    driver_describe(&f->driver, 0, DRIVER_ADDR + DRIVER_MEMORY - 1, 2, WRITE, 0);
+    driver_describe(&f->driver, 0, DRIVER_ADDR + DRIVER_MEMORY - 1, 2, 0, 0);
     driver_offer(&f->driver, 0);
     assert_bad(f, "a descriptor outside the shared memory");
+}
+
+static void memory_to_write_to_that_is_not_shared_is_told(void **state)
+{
+    struct fixture *f = *state;
+
+    driver_describe(&f->driver, 0, DRIVER_ADDR + DRIVER_MEMORY - 1, 3, WRITE, 0);
+    driver_offer(&f->driver, 0);
+    assert_int_equal(pop(f), 1);
+    assert_true(f->chain.nowhere);
+    assert_int_equal(f->chain.n_out, 2);
+    assert_int_equal(f->chain.out_len, 3);
+    assert_non_null(f->chain.pieces[0].base);
+    assert_null(f->chain.pieces[1].base);
+    assert_int_equal(f->chain.pieces[1].id, 0);
+    driver_describe(&f->driver, 1, DRIVER_ADDR, 2, WRITE, 0);
+    driver_offer(&f->driver, 1);
+    assert_int_equal(pop(f), 1);
+    assert_false(f->chain.nowhere);
 }
 
 static void an_address_that_wraps_around_is_bad(void **state)
@@ -603,6 +622,7 @@ int main(void)
         TEST(setup_plain, a_readable_descriptor_after_a_writable_one_is_bad),
         TEST(setup_plain, an_empty_descriptor_is_bad),
         TEST(setup_plain, memory_that_is_not_shared_is_bad),
+        TEST(setup_plain, memory_to_write_to_that_is_not_shared_is_told),
         TEST(setup_plain, an_address_that_wraps_around_is_bad),
         TEST(setup_plain, a_chain_in_more_pieces_than_there_is_room_for_is_bad),
         TEST(setup_plain, an_indirect_table_of_a_bad_length_is_bad),
