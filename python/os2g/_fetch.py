@@ -20,7 +20,7 @@ Key = Union[str, bytes]
 class Landed(NamedTuple):
     """One of as_completed's."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     key: Any
     buffer: Any
     offset: int
