@@ -79,6 +79,7 @@ static void on_done(struct s3_get *get, int error)
         error = -EFBIG;
     else
         error = landing_error(error);
+    get_tell(get, error);
     if (error == 0)
         counter_add(&f->shard->read_bytes, f->at);
     list_remove(&f->op.link);

@@ -3,6 +3,8 @@
 // goes on as soon as those are there.
 #include "cache/shard.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 
 static struct cache_get *get_of(struct s3_get *get)
@@ -68,6 +70,13 @@ static int reader_error(int error)
     }
 }
 
+void get_tell(const struct s3_get *get, int error)
+{
+    // the others have a meaning of their own, or are told of by s3/
+    if (error == -EIO)
+        log_warning("cache", "%s", get->error_text);
+}
+
 static void on_done(struct s3_get *get, int error)
 {
     struct cache_get *g = get_of(get);
@@ -80,6 +89,8 @@ static void on_done(struct s3_get *get, int error)
         atomic_store_explicit(&o->stale, true, memory_order_relaxed);
     // who joined a GET that was being cancelled asks again
     error = g->cancelled ? -EAGAIN : reader_error(error);
+    if (!list_empty(&g->waits))
+        get_tell(get, error);
     list_init(&waits);
     list_splice_back(&waits, &g->waits);
     list_remove(&g->link);

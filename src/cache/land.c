@@ -107,7 +107,9 @@ static void on_got(struct s3_get *get, int error)
         atomic_store_explicit(&o->stale, true, memory_order_relaxed);
     if (error == 0)
         counter_add(&p->landing->shard->read_bytes, p->to - p->from);
-    piece_done(p, landing_error(error));
+    error = landing_error(error);
+    get_tell(get, error);
+    piece_done(p, error);
 }
 
 static void start_get(struct piece *p)

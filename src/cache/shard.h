@@ -88,6 +88,8 @@ struct cache_get *get_start(struct shard *s, struct cache_extent *x, uint32_t fr
 void get_raise(struct cache_get *g); // a reader wants it
 // Cancels it if nobody waits for it and most of it is still to come.
 void get_abandon(struct cache_get *g);
+// Why whoever asked is told error, where that is only -EIO: a line of the log.
+void get_tell(const struct s3_get *get, int error);
 
 // --- read.c ---
 

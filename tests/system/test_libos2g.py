@@ -179,6 +179,30 @@ def test_a_store_that_does_not_answer_is_a_time_out_in_time(place):
         f.close()
 
 
+@pytest.mark.parametrize("fault, word", [("status 403 InvalidObjectState", "archive"),
+                                         ("status 503 SlowDown", "SlowDown"),
+                                         ("reset", "given up after 1 s")])
+def test_the_log_says_why_an_object_could_not_be_got(server, single, tmp_path, fault, word):
+    s = server("--synthetic", SPEC)
+    with open(tmp_path / "log", "a") as log:
+        d = single("lib", s, "-o", "retry-timeout=1s", stderr=log)
+    assert d.line() == "ready"
+    with libos2g.Connection(d.path) as c:
+        f = c.open("big")
+        s.faults(f"GetObject * 1.0 {fault}")
+        for name, call in (("small", lambda: c.fetch("small")),  # a landing of one GET,
+                           ("big", lambda: f.read(2 << 20, 0)),  # of pieces,
+                           ("big", lambda: f.read(100, 9 << 20))):  # by way of pages
+            (tmp_path / "log").write_text("")
+            with pytest.raises(libos2g.Error) as e:
+                call()
+            assert e.value.errno == errno.EIO and "log says why" in e.value.strerror
+            said = (tmp_path / "log").read_text()
+            assert name in said and word in said
+        s.faults("")
+        f.close()
+
+
 # --- daemons that go ---
 
 def test_a_killed_worker_is_not_noticed(place):
