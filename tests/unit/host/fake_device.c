@@ -406,6 +406,7 @@ static bool carry_out(struct host *h, struct queue *q, const struct chain *c)
 
         if (f->fault == FAKE_HOLD) {
             h->held[h->n_held++] = *c;
+            f->counts.held++;
             break;
         }
         if (take_fault(f, FAKE_CLOSE))

@@ -29,7 +29,7 @@ enum fake_fault {
 
 struct fake_counts {
     _Atomic unsigned connections, hellos, reads, fetches, interrupts, forgotten, released, opens,
-        regions, kicks;
+        regions, kicks, held;
 };
 
 // Listens at path until it is ended.

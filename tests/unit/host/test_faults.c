@@ -11,6 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
+// With a time-out this short, what is answered may come too late as well where the machine is busy:
+// then it is asked again.
+#define UNTIL_ANSWERED(call)                                                                       \
+    ({                                                                                             \
+        ssize_t answered_ = -ETIMEDOUT;                                                            \
+        for (int n_ = 0; answered_ == -ETIMEDOUT && n_ < 100; n_++)                                \
+            answered_ = (call);                                                                    \
+        answered_;                                                                                 \
+    })
+
 static void a_read_without_an_answer_times_out(void **state)
 {
     struct world *w = *state;
@@ -18,7 +28,7 @@ static void a_read_without_an_answer_times_out(void **state)
     struct os2g_file *f;
     uint64_t start;
 
-    assert_int_equal(os2g_open(c, "big.bin", &f), 0);
+    assert_int_equal(UNTIL_ANSWERED(os2g_open(c, "big.bin", &f)), 0);
     fake_device_set(w->device, FAKE_HOLD);
     start = clock_monotonic_ns();
     assert_int_equal(os2g_read(f, w->memory, 4 * MIB, 0, 0), -ETIMEDOUT);
@@ -28,7 +38,7 @@ static void a_read_without_an_answer_times_out(void **state)
         usleep(1000);
     assert_true(fake_device_counts(w->device)->interrupts > 0);
     fake_device_set(w->device, FAKE_FINE);
-    assert_int_equal(os2g_read(f, w->memory, 4 * MIB, 0, 0), 4 * MIB);
+    assert_int_equal(UNTIL_ANSWERED(os2g_read(f, w->memory, 4 * MIB, 0, 0)), 4 * MIB);
     world_check(w, "big.bin", 0, w->memory, 4 * MIB);
     os2g_file_close(f);
     os2g_close(c);
@@ -47,7 +57,7 @@ static void plain_memory_may_be_freed_after_a_time_out(void **state)
     fake_device_set(w->device, FAKE_FINE);
     usleep(20000);
     p = malloc(MIB);
-    assert_int_equal(os2g_fetch(c, "a.bin", p, MIB, 0, &size), 0);
+    assert_int_equal(UNTIL_ANSWERED(os2g_fetch(c, "a.bin", p, MIB, 0, &size)), 0);
     world_check(w, "a.bin", 0, p, size);
     free(p);
     os2g_close(c);
@@ -60,7 +70,7 @@ static void a_connection_with_late_answers_can_be_closed(void **state)
     struct os2g_file *f;
     uint8_t *p = malloc(4 * MIB);
 
-    assert_int_equal(os2g_open(c, "big.bin", &f), 0);
+    assert_int_equal(UNTIL_ANSWERED(os2g_open(c, "big.bin", &f)), 0);
     fake_device_set(w->device, FAKE_HOLD);
     assert_int_equal(os2g_read(f, p, 4 * MIB, 0, 0), -ETIMEDOUT);
     os2g_file_close(f);
@@ -108,7 +118,8 @@ static void freeing_a_buffer_cancels_a_read_of_another_thread(void **state)
     f.to = os2g_buffer_base(b);
     fake_device_set(w->device, FAKE_HOLD);
     pthread_create(&thread, NULL, fetch_thread, &f);
-    usleep(50000);
+    for (unsigned i = 0; i < 5000 && !fake_device_counts(w->device)->held; i++)
+        usleep(1000);
     os2g_buffer_free(b);
     pthread_join(thread, NULL);
     assert_int_equal(f.result, -ECANCELED);
@@ -241,7 +252,7 @@ static void a_daemon_that_does_not_come_back_is_enotconn(void **state)
     assert_int_equal(os2g_fetch(c, "empty", &byte, 1, 0, NULL), -ENOTCONN);
     assert_int_equal(os2g_fetch(c, "empty", &byte, 1, 0, NULL), -ENOTCONN);
     w->device = fake_device_new(w->socket);
-    assert_int_equal(os2g_fetch(c, "empty", &byte, 1, 0, NULL), 0);
+    assert_int_equal(UNTIL_ANSWERED(os2g_fetch(c, "empty", &byte, 1, 0, NULL)), 0);
     os2g_close(c);
 }
 
