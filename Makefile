@@ -20,11 +20,12 @@ test:
 	@ninja -C build --quiet
 	@scripts/run-tests build $(TESTS)
 
-# static: with gcc's shared ones UBSan does not see where reports are to go
+# static: with gcc's shared ones UBSan does not see where reports are to go. rdynamic: what a program
+# loads, like a CUDA double, finds them in it.
 asan:
 	@scripts/install-packages build run test
 	@[ -d build-asan ] || meson setup build-asan -Db_sanitize=address,undefined \
-		-Dc_link_args='-static-libasan -static-libubsan' >/dev/null
+		-Dc_link_args='-static-libasan -static-libubsan -rdynamic' >/dev/null
 	@ninja -C build-asan --quiet
 	@scripts/run-tests build-asan $(TESTS)
 
