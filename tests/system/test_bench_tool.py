@@ -59,7 +59,7 @@ def test_the_daemon_behind_a_socket_is_found(server, mount, tmp_path):
 
 def test_it_reads_for_so_many_seconds(place):
     r = landings.bench(place, "--keys", "small", "--seconds", "1")
-    assert 0.9 < r["seconds"] < 1.5 * mounts.slowed_down()
+    assert 0.9 < r["seconds"] < 5 * mounts.slowed_down()
     assert r["ops"] > 100
 
 
