@@ -28,11 +28,15 @@ except ImportError as error:
         raise
 
 
-def pytest_collection_modifyitems(items):
-    if os2g is None:
-        for item in items:
-            if pathlib.Path(item.fspath).parent == pathlib.Path(__file__).parent:
-                item.add_marker(pytest.mark.skip(reason=f"no os2g to import: {WHY}"))
+class Skipped(pytest.Module):
+    """A file of tests that is not even imported, and counts as skipped."""
+
+    def collect(self):
+        pytest.skip(f"{self.path.name}: no os2g to import: {WHY}", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return Skipped.from_parent(parent, path=module_path) if os2g is None else None
 
 
 @pytest.fixture(autouse=True)
