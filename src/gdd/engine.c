@@ -329,8 +329,11 @@ static void on_death(struct loop_io *io, unsigned events, void *arg)
         request_end(list_entry(it, struct request, link), -EIO);
     list_for_each_safe (it, &e->memories) {
         struct engine_memory *m = list_entry(it, struct engine_memory, link);
+        struct engine_event event = {.memory = m->number, .error = -EIO};
 
-        on_opened(e, &(struct engine_event){.memory = m->number, .error = -EIO});
+        snprintf(event.text, sizeof(event.text), "%s",
+                 *e->last_words ? e->last_words : "its helper process has died");
+        on_opened(e, &event);
     }
     e->config.failed(e->config.arg, e->last_words);
 }

@@ -459,6 +459,26 @@ static void when_the_helper_is_killed_every_put_ends_with_an_error(void **state)
     gpu_free(g);
 }
 
+static void when_the_helper_is_killed_what_is_being_opened_is_told_so(void **state)
+{
+    need_double();
+    struct opening w = {0};
+    struct gpu g = gpu_create(&w.o);
+
+    begin();
+    kill(helper_pid(), SIGSTOP);
+    loop_call(loop, do_open, &w);
+    assert_int_equal(w.rc, 0);
+    kill(helper_pid(), SIGKILL);
+    wait_for(&opened);
+    assert_int_equal(opened_error, -EIO);
+    assert_string_equal(opened_text, "its helper process has died");
+    wait_for(&failed);
+    close_it(w.memory);
+    end();
+    gpu_free(g);
+}
+
 static void a_cuda_error_ends_the_helper_and_is_told(void **state)
 {
     need_double();
@@ -657,6 +677,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(more_puts_than_fit_end_once_each_on_their_loops, setup),
         cmocka_unit_test_setup(a_close_waits_for_copies_under_way, setup),
         cmocka_unit_test_setup(when_the_helper_is_killed_every_put_ends_with_an_error, setup),
+        cmocka_unit_test_setup(when_the_helper_is_killed_what_is_being_opened_is_told_so, setup),
         cmocka_unit_test_setup(a_cuda_error_ends_the_helper_and_is_told, setup),
         cmocka_unit_test_setup(an_error_of_a_copy_under_way_is_noticed, setup),
         cmocka_unit_test_setup(memory_that_cannot_be_opened_leaves_the_rest_alone, setup),
