@@ -116,8 +116,13 @@ static void use_chain(const struct world *w, const struct virtq_chain *c)
 
     must(c->head < w->q.size && c->n_in + c->n_out <= c->max && c->n_in + c->n_out > 0);
     for (unsigned i = 0; i < c->n_in + c->n_out; i++) {
-        *(i < c->n_in ? &in : &out) += c->pieces[i].len;
-        use_piece(w, &c->pieces[i], i >= c->n_in);
+        const struct region_piece *p = &c->pieces[i];
+
+        *(i < c->n_in ? &in : &out) += p->len;
+        if (p->base)
+            use_piece(w, p, i >= c->n_in);
+        else
+            must(c->nowhere && p->id == 0 && i >= c->n_in);
     }
     must(in == c->in_len && out == c->out_len);
 }
