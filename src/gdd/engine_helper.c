@@ -367,11 +367,14 @@ static void begin_close(struct memory *m, uint32_t slot)
 static void carry_out(const struct engine_command *c)
 {
     struct memory *m = c->memory < ENGINE_MEMORIES ? helper.memories[c->memory] : NULL;
+    CUresult r;
 
     if (!m || m->close_slot != ENGINE_NO_SLOT)
         _exit(1);
-    if (m->error == CUDA_SUCCESS && helper.d->cuCtxSetCurrent(m->context) != CUDA_SUCCESS)
-        fail("the GPU's context is lost", CUDA_ERROR_INVALID_CONTEXT);
+    r = m->error == CUDA_SUCCESS ? helper.d->cuCtxSetCurrent(m->context) : CUDA_SUCCESS;
+    // an error that sticks may show here first
+    if (r != CUDA_SUCCESS)
+        fail("the GPU's context is lost", r);
     if (c->kind == ENGINE_CLOSE)
         begin_close(m, c->slot);
     else if (m->error == CUDA_SUCCESS)
