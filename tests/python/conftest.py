@@ -24,7 +24,7 @@ except ImportError as error:
     # an extension of a build with sanitizers cannot be loaded by a Python without, and a build
     # without Python's headers has none
     os2g, WHY = None, str(error)
-    if PACKAGE.exists() and not ("__asan" in WHY or "__tsan" in WHY or "__ubsan" in WHY):
+    if PACKAGE.exists() and not any(name in WHY for name in ("__asan", "__ubsan", "__tsan", "libtsan")):
         raise
 
 
