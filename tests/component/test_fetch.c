@@ -147,21 +147,22 @@ static void a_key_that_is_not_there_is_not_there(void **state)
 static void a_late_one_is_asked_for_twice_and_lands_once(void **state)
 {
     struct host_memory m;
-    uint64_t before;
+    uint64_t before, gets;
     struct fetch x;
 
     s3_fixture_reconnect(
         &fixture, (struct s3_settings){.bucket = LAND_BUCKET, .retry_timeout_ns = 20 * NS_PER_S});
-    land_begin(32 * MIB, 1, "GET * nth=151 delay 3s\n");
+    land_begin(32 * MIB, 1, "GET land/s07 nth=1 delay 3s\n");
     host_memory_new(&m, 1 * MIB, 3, true);
     for (int i = 0; i < 150; i++)
         assert_int_equal(fetch_now(&x, "small", &m), 0);
     host_memory_wipe(&m);
+    gets = land_gets(); // 150, and a few where the machine was slow
     before = clock_monotonic_ns();
-    fetch_now(&x, "small", &m);
+    fetch_now(&x, "s07", &m);
     assert_true(fetched_right(&x, &m, 100 * KIB));
     assert_true(clock_monotonic_ns() - before < 2 * NS_PER_S);
-    assert_int_equal(land_gets(), 152);
+    assert_int_equal(land_gets() - gets, 2);
     host_memory_free(&m);
     land_end();
 }
