@@ -106,13 +106,17 @@ static int read_line(int fd, char line[static LINE_MAX], size_t *ret_len, uint64
 // "error ERRNO SENTENCE", or a sentence alone.
 static int take_error(const char *line, const char **ret_text)
 {
-    unsigned error;
-    int used = 0;
+    static const char word[] = "error ";
+    unsigned long error;
+    char *end;
 
     *ret_text = line;
-    if (sscanf(line, "error %4u %n", &error, &used) < 1 || !used || !error || error > ERRNO_MAX)
+    if (strncmp(line, word, strlen(word)) != 0)
         return -EIO;
-    *ret_text = line + used;
+    error = strtoul(line + strlen(word), &end, 10);
+    if (*end != ' ' || !error || error > ERRNO_MAX)
+        return -EIO;
+    *ret_text = end + 1;
     return -(int)error;
 }
 

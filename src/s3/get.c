@@ -206,8 +206,7 @@ static bool is_small(const struct get_op *g)
 
 static bool may_hedge(const struct get_op *g)
 {
-    return g->user->hedge && is_small(g) &&
-           !s3_bucket_settings(g->op.client->bucket)->no_hedging;
+    return g->user->hedge && is_small(g) && !s3_bucket_settings(g->op.client->bucket)->no_hedging;
 }
 
 static void on_sent(struct s3_request *r)

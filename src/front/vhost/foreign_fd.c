@@ -79,6 +79,7 @@ static bool start_closer(int fd)
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, CLOSER_STACK);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a number for the thread, and never an address
     started = pthread_create(&thread, &attr, close_it, (void *)(intptr_t)fd) == 0;
     pthread_attr_destroy(&attr);
     if (!started)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world.h"
 
-#include "wire/control.h"
 #include "fs/names.h"
+#include "wire/control.h"
 
 #include <stdio.h>
 #include <stdlib.h>
