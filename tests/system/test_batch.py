@@ -71,7 +71,7 @@ def test_a_worker_that_dies_is_not_noticed(place, tmp_path, op, objects):
 
     def kill():
         # not for ever: a supervisor whose workers only die gives up
-        while len(killed) < 10 and not over.wait(0.5 * mounts.slowed_down()):
+        while len(killed) < 10 and not over.wait(0.5):
             m.kill_worker()
             killed.append(1)
 
