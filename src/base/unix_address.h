@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address of a UNIX socket.
+// UNIX sockets: the address of a path, and a connection to it.
 #pragma once
 
 #include "base/base.h"
@@ -19,3 +19,8 @@ static inline int unix_address(struct sockaddr_un *ret, const char *path)
     memcpy(ret->sun_path, path, len + 1);
     return 0;
 }
+
+// A stream connection (close-on-exec; flags: SOCK_NONBLOCK, or 0) to the socket at path: the
+// caller's descriptor, or -errno of connect(2): -ENOENT, -ECONNREFUSED, -EACCES; with
+// SOCK_NONBLOCK -EAGAIN: its backlog is full.
+int unix_connect(const char *path, int flags);

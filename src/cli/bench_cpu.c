@@ -91,18 +91,13 @@ double bench_cpu_of(uint64_t pid)
 
 static uint64_t listener_of(const char *path)
 {
-    struct sockaddr_un address;
     struct ucred peer = {0};
     socklen_t len = sizeof(peer);
-    int fd;
+    int fd = unix_connect(path, 0);
 
-    if (unix_address(&address, path) < 0)
-        return 0;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return 0;
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
         peer.pid = 0;
     close(fd);
     return peer.pid > 0 ? (uint64_t)peer.pid : 0;

@@ -58,24 +58,6 @@ int control_find(const char *path, char **ret_socket, char **ret_error)
 
 // --- one question ---
 
-static int open_socket(const char *path)
-{
-    struct sockaddr_un address;
-    int fd, rc = unix_address(&address, path);
-
-    if (rc < 0)
-        return rc;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-        rc = -errno;
-        close(fd);
-        return rc;
-    }
-    return fd;
-}
-
 static int wait_for(int fd, short events, uint64_t deadline_ns)
 {
     uint64_t now = clock_monotonic_ns();
@@ -143,7 +125,7 @@ int control_request(const char *socket_path, const char *request, unsigned timeo
     struct buf answer = {0};
     json_t *object = NULL;
     const char *error;
-    int fd = open_socket(socket_path), rc;
+    int fd = unix_connect(socket_path, SOCK_NONBLOCK), rc;
 
     rc = fd < 0 ? fd : converse(fd, request, deadline, &answer);
     if (fd >= 0)
@@ -175,7 +157,7 @@ int control_wait_gone(const char *socket_path, unsigned timeout_ms)
     const struct timespec pause = {.tv_nsec = 5 * NS_PER_MS};
 
     for (unsigned waited = 0; access(socket_path, F_OK) == 0; waited += 5) {
-        int fd = open_socket(socket_path);
+        int fd = unix_connect(socket_path, SOCK_NONBLOCK);
 
         if (fd == -ECONNREFUSED)
             return 0; // it was killed, and left the socket behind

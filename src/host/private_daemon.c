@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/rendezvous.h"
 #include "base/text.h"
+#include "base/unix_address.h"
 #include "host/spawn.h"
-#include "host/vhost_message.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -264,11 +264,11 @@ int private_daemon_start(void *arg, int *ret_socket)
     rc = take_lock(d, deadline, &lock);
     if (rc < 0)
         return rc;
-    rc = message_connect(ret_socket, d->socket); // another process may have started it meanwhile
+    rc = unix_connect(d->socket, SOCK_NONBLOCK); // another process may have started it meanwhile
     if (rc == -ENOENT || rc == -ECONNREFUSED) {
         rc = start(d, deadline);
         if (rc == 0) {
-            rc = message_connect(ret_socket, d->socket);
+            rc = unix_connect(d->socket, SOCK_NONBLOCK);
             if (rc < 0)
                 client_fail(rc, "%s: the daemon was started and is not there", d->source);
         }
@@ -276,5 +276,8 @@ int private_daemon_start(void *arg, int *ret_socket)
         client_fail_errno(rc, d->socket);
     }
     give_lock(d, lock);
-    return rc;
+    if (rc < 0)
+        return rc;
+    *ret_socket = rc;
+    return 0;
 }

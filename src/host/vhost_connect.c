@@ -2,6 +2,7 @@
 // Sessions that come and go.
 #include "host/vhost.h"
 
+#include "base/unix_address.h"
 #include "host/error.h"
 
 #include <poll.h>
@@ -126,7 +127,7 @@ void vhost_lost_locked(struct vhost *v, const char *why)
 static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadline_ns)
 {
     struct vhost_session *s;
-    int socket = -1, rc = message_connect(&socket, v->path);
+    int socket = unix_connect(v->path, SOCK_NONBLOCK), rc = MIN(socket, 0);
 
     if ((rc == -ENOENT || rc == -ECONNREFUSED) && v->start)
         rc = v->start(v->start_arg, &socket);

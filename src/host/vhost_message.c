@@ -2,30 +2,11 @@
 #include "host/vhost_message.h"
 
 #include "base/clock.h"
-#include "base/unix_address.h"
 
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
-
-int message_connect(int *ret_fd, const char *path)
-{
-    struct sockaddr_un address;
-    int fd, rc = unix_address(&address, path);
-
-    if (rc < 0)
-        return rc;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-        rc = -errno;
-        close(fd);
-        return rc;
-    }
-    *ret_fd = fd;
-    return 0;
-}
 
 static int wait_for(int fd, short events, uint64_t deadline_ns)
 {

@@ -5,10 +5,6 @@
 #include "base/base.h"
 #include "wire/vhost_user.h"
 
-// A nonblocking connection to the socket at path. *ret_fd, or -errno of connect(2): -ENOENT,
-// -ECONNREFUSED, -EACCES; -EAGAIN: its backlog is full.
-int message_connect(int *ret_fd, const char *path);
-
 // Asks for a number. 0; -EPIPE: the daemon has gone; -ETIMEDOUT; -EBADMSG: it does not
 // speak vhost-user; -errno.
 int message_get(int socket, uint32_t request, uint64_t *ret, uint64_t deadline_ns);

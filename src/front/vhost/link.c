@@ -363,11 +363,6 @@ int vhost_link_fd(const struct vhost_link *l)
     return l->config.fd;
 }
 
-uint32_t vhost_link_session(const struct vhost_link *l)
-{
-    return l->config.session;
-}
-
 void vhost_link_stats_read(const struct vhost_link *l, struct vhost_link_stats *ret)
 {
     *ret = (struct vhost_link_stats){.regions = l->n_regions,

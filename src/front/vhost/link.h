@@ -40,7 +40,6 @@ int vhost_link_take_socket(struct vhost_link *l);
 int vhost_link_fd(const struct vhost_link *l);
 // For poll(); 0 while it waits for the worker: not to be polled then.
 short vhost_link_events(const struct vhost_link *l);
-uint32_t vhost_link_session(const struct vhost_link *l);
 
 // The socket is ready: takes one message at most. 0; <0: it has ended or broken the protocol
 // (*ret_why: a sentence, free it, or NULL for an ordinary end): free it, and tell the worker
