@@ -22,6 +22,19 @@ void s3d_process_stop(struct s3d_process *p);
 char *s3d_process_ask(struct s3d_process *p, const char *method, const char *path,
                       const char *body);
 void s3d_process_set_faults(struct s3d_process *p, const char *rules); // "" for none
+// Rules for a bit of everything that goes wrong with GETs.
+#define S3D_FAULTS                                                                                 \
+    "seed 7\n"                                                                                     \
+    "GET * 2% status 500\n"                                                                        \
+    "GET * 2% status 503 SlowDown\n"                                                               \
+    "GET * 2% reset head\n"                                                                        \
+    "GET * 2% reset 50%\n"                                                                         \
+    "GET * 2% close 30%\n"                                                                         \
+    "GET * 2% short 1\n"                                                                           \
+    "GET * 2% long 1\n"                                                                            \
+    "GET * 2% content-range 1\n"                                                                   \
+    "GET * 2% xml200\n"                                                                            \
+    "GET * 2% delay 50ms\n"
 void s3d_process_set_latency(struct s3d_process *p, const char *spec);
 void s3d_process_reset_counters(struct s3d_process *p);
 // A number of GET /_s3d/counters by its path of names: "operations.GetObject", "statuses.206"; 0 if

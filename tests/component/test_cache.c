@@ -304,19 +304,6 @@ static void an_object_that_is_gone_is_not_there(void **state)
 
 // --- the store misbehaves, memory is short ---
 
-#define FAULTS                                                                                     \
-    "seed 7\n"                                                                                     \
-    "GET * 2% status 500\n"                                                                        \
-    "GET * 2% status 503 SlowDown\n"                                                               \
-    "GET * 2% reset head\n"                                                                        \
-    "GET * 2% reset 50%\n"                                                                         \
-    "GET * 2% close 30%\n"                                                                         \
-    "GET * 2% short 1\n"                                                                           \
-    "GET * 2% long 1\n"                                                                            \
-    "GET * 2% content-range 1\n"                                                                   \
-    "GET * 2% xml200\n"                                                                            \
-    "GET * 2% delay 50ms\n"
-
 struct reader {
     pthread_t thread;
     unsigned number;
@@ -378,14 +365,14 @@ static void sixty_four_streams_share_sixteen_mebibytes(void **state)
 
 static void faults_never_reach_a_reader(void **state)
 {
-    begin(64 * MIB, 2, FAULTS);
+    begin(64 * MIB, 2, S3D_FAULTS);
     run_readers(16, false);
     finish();
 }
 
 static void faults_and_too_little_memory_never_reach_a_reader(void **state)
 {
-    begin(32 * MIB, 2, FAULTS);
+    begin(32 * MIB, 2, S3D_FAULTS);
     run_readers(64, false);
     assert_true(stats().peak_bytes <= 32 * MIB);
     finish();

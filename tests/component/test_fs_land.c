@@ -422,19 +422,28 @@ static void plan_request(uint64_t control, uint32_t op, const struct buf *paths,
     assert_int_equal(fs_host_ioctl(&host, control, OS2G_IOC_PLAN, r, sizeof(*r)), 0);
 }
 
-static void planned_objects_are_fetched_once(void **state)
+// The plan of an open control file: n of the small objects, not committed yet.
+static uint64_t plan_open(int n, struct os2g_plan_request *r)
 {
-    struct os2g_plan_request *r = calloc(1, sizeof(*r));
-    uint64_t control, size;
+    uint64_t control = open_file(".os2g/control");
     struct buf paths = {0};
 
-    control = open_file(".os2g/control");
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < n; i++) {
         buf_printf(&paths, "s/%03d", i * 7 % 200);
         buf_add(&paths, "", 1);
     }
     plan_request(control, OS2G_PLAN_BEGIN, NULL, r);
     plan_request(control, OS2G_PLAN_ADD, &paths, r);
+    buf_free(&paths);
+    return control;
+}
+
+static void planned_objects_are_fetched_once(void **state)
+{
+    struct os2g_plan_request *r = calloc(1, sizeof(*r));
+    uint64_t control, size;
+
+    control = plan_open(100, r);
     plan_request(control, OS2G_PLAN_COMMIT, NULL, r);
     // let it get ahead
     usleep(200000);
@@ -451,7 +460,6 @@ static void planned_objects_are_fetched_once(void **state)
     plan_request(control, OS2G_PLAN_STATUS, NULL, r);
     assert_int_equal(r->used, 100);
     fs_host_release(&host, control);
-    buf_free(&paths);
     free(r);
 }
 
@@ -459,13 +467,8 @@ static void planned_object_that_found_too_little_room_is_not_fetched_again(void 
 {
     struct os2g_plan_request *r = calloc(1, sizeof(*r));
     uint64_t control, size;
-    struct buf paths = {0};
 
-    control = open_file(".os2g/control");
-    buf_printf(&paths, "s/%03d", 0);
-    buf_add(&paths, "", 1);
-    plan_request(control, OS2G_PLAN_BEGIN, NULL, r);
-    plan_request(control, OS2G_PLAN_ADD, &paths, r);
+    control = plan_open(1, r);
     plan_request(control, OS2G_PLAN_COMMIT, NULL, r);
     for (int i = 0; i < 500 && r->fetched == 0; i++) {
         usleep(10000);
@@ -485,7 +488,6 @@ static void planned_object_that_found_too_little_room_is_not_fetched_again(void 
     plan_request(control, OS2G_PLAN_STATUS, NULL, r);
     assert_int_equal(r->used, 1);
     fs_host_release(&host, control);
-    buf_free(&paths);
     free(r);
 }
 
@@ -493,13 +495,8 @@ static void what_a_plan_has_not_come_to_yet_is_fetched_by_its_reader(void **stat
 {
     struct os2g_plan_request *r = calloc(1, sizeof(*r));
     uint64_t control, size;
-    struct buf paths = {0};
 
-    control = open_file(".os2g/control");
-    buf_printf(&paths, "s/%03d", 0);
-    buf_add(&paths, "", 1);
-    plan_request(control, OS2G_PLAN_BEGIN, NULL, r);
-    plan_request(control, OS2G_PLAN_ADD, &paths, r);
+    control = plan_open(1, r);
     s3d_process_set_latency(&fixture.server, "100ms");
     plan_request(control, OS2G_PLAN_COMMIT, NULL, r);
     host_memory_new(&memory, 1 * MIB, 3, true);
@@ -511,7 +508,6 @@ static void what_a_plan_has_not_come_to_yet_is_fetched_by_its_reader(void **stat
     plan_request(control, OS2G_PLAN_STATUS, NULL, r);
     assert_int_equal(r->used, 1);
     fs_host_release(&host, control);
-    buf_free(&paths);
     free(r);
 }
 

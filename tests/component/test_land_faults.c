@@ -259,19 +259,6 @@ static void memory_that_is_unmapped_ends_its_own_landing(void **state)
 
 // --- everything at once ---
 
-#define FAULTS                                                                                     \
-    "seed 7\n"                                                                                     \
-    "GET * 2% status 500\n"                                                                        \
-    "GET * 2% status 503 SlowDown\n"                                                               \
-    "GET * 2% reset head\n"                                                                        \
-    "GET * 2% reset 50%\n"                                                                         \
-    "GET * 2% close 30%\n"                                                                         \
-    "GET * 2% short 1\n"                                                                           \
-    "GET * 2% long 1\n"                                                                            \
-    "GET * 2% content-range 1\n"                                                                   \
-    "GET * 2% xml200\n"                                                                            \
-    "GET * 2% delay 50ms\n"
-
 struct host {
     pthread_t thread;
     unsigned number;
@@ -333,14 +320,14 @@ static void run_hosts(unsigned n)
 
 static void faults_never_reach_a_host(void **state)
 {
-    land_begin(64 * MIB, 2, FAULTS);
+    land_begin(64 * MIB, 2, S3D_FAULTS);
     run_hosts(12);
     land_end();
 }
 
 static void faults_and_too_little_memory_never_reach_a_host(void **state)
 {
-    land_begin(32 * MIB, 2, FAULTS);
+    land_begin(32 * MIB, 2, S3D_FAULTS);
     run_hosts(32);
     assert_true(land_stats().peak_bytes <= 32 * MIB);
     land_end();

@@ -7,10 +7,13 @@
 #include "cache/cache.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define PATIENCE (10 * NS_PER_S * TEST_SLOWED_DOWN)
@@ -404,4 +407,31 @@ void host_read(struct host *h, unsigned i, uint64_t handle, uint64_t offset, uin
     const struct fuse_read_in in = {.fh = handle, .offset = offset, .size = size};
 
     host_send(h, i, FUSE_READ, 0, &in, sizeof(in), (uint32_t)sizeof(struct fuse_out_header) + size);
+}
+
+// --- workers that are killed ---
+
+pid_t host_worker_start(struct host *h, const struct memfs_options *o, bool resumed)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        static struct device device;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+        device_init(&device, o);
+        host_attach(h, &device, resumed);
+        for (;;)
+            pause();
+    }
+    return pid;
+}
+
+void host_worker_kill(pid_t worker)
+{
+    assert_return_code(kill(worker, SIGKILL), errno);
+    assert_int_equal(waitpid(worker, NULL, 0), worker);
 }

@@ -11,6 +11,7 @@
 
 #include <linux/fuse.h>
 #include <pthread.h>
+#include <sys/types.h>
 
 #define EVENTS 64
 
@@ -65,6 +66,10 @@ void host_start(struct host *h, uint32_t base, bool resumed);
 uint64_t host_stop(struct host *h); // the base
 void host_remove(struct host *h);   // SESSION_REMOVE
 void host_fini(struct host *h);
+
+// A device of its own in a process of its own, to be killed. resumed: as of host_attach.
+pid_t host_worker_start(struct host *h, const struct memfs_options *o, bool resumed);
+void host_worker_kill(pid_t worker);
 
 // A request into slot i: its message and room for out_len bytes of answer (0: none). Kicks.
 void host_send(struct host *h, unsigned i, uint32_t opcode, uint64_t node, const void *arg,

@@ -6,10 +6,7 @@
 
 #include "base/clock.h"
 
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static struct host host;
@@ -19,28 +16,8 @@ static pid_t worker_start(bool hold_reads)
 {
     const struct memfs_options o = {
         .big_size = GIB, .files = 8, .file_size = 10000, .hold_reads = hold_reads};
-    bool resumed = workers++ > 0;
-    pid_t parent = getpid(), pid = fork();
 
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        static struct device device;
-
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            _exit(1);
-        device_init(&device, &o);
-        host_attach(&host, &device, resumed);
-        for (;;)
-            pause();
-    }
-    return pid;
-}
-
-static void worker_kill(pid_t pid)
-{
-    assert_return_code(kill(pid, SIGKILL), errno);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return host_worker_start(&host, &o, workers++ > 0);
 }
 
 static int setup(void **state)
@@ -68,7 +45,7 @@ static void a_new_worker_answers_what_the_old_one_had_not(void **state)
     // the ring is read in order: they have been taken when this is answered
     assert_int_not_equal(host_lookup(&host, FUSE_ROOT_ID, "dir"), 0);
     assert_false(host_answered(&host, 1));
-    worker_kill(worker);
+    host_worker_kill(worker);
 
     worker = worker_start(false);
     assert_int_equal(host_wait(&host, 1)->error, 0);
@@ -78,7 +55,7 @@ static void a_new_worker_answers_what_the_old_one_had_not(void **state)
     // no INIT comes again, and what the host holds is known
     host_read(&host, 1, fh, 7, 4096);
     assert_int_equal(host_wait(&host, 1)->error, 0);
-    worker_kill(worker);
+    host_worker_kill(worker);
 }
 
 static void requests_that_come_while_there_is_no_worker_wait(void **state)
@@ -88,11 +65,11 @@ static void requests_that_come_while_there_is_no_worker_wait(void **state)
 
     host_mount(&host);
     fh = host_open(&host, host_lookup(&host, FUSE_ROOT_ID, "big"));
-    worker_kill(worker);
+    host_worker_kill(worker);
     host_read(&host, 1, fh, 5, 4096);
     worker = worker_start(false);
     assert_int_equal(host_wait(&host, 1)->error, 0);
-    worker_kill(worker);
+    host_worker_kill(worker);
 }
 
 // Reads in all slots, again and again, while workers die at any moment.
@@ -118,7 +95,7 @@ static void killing_again_and_again_goes_unnoticed(void **state)
         }
         if (clock_monotonic_ns() < next)
             continue;
-        worker_kill(worker);
+        host_worker_kill(worker);
         worker = worker_start(false);
         next = clock_monotonic_ns() + (3 + kills++ * 7 % 40) * NS_PER_MS;
     }
@@ -126,7 +103,7 @@ static void killing_again_and_again_goes_unnoticed(void **state)
         assert_int_equal(host_wait(&host, i)->error, 0);
         assert_true(memfs_equal(host_body(&host, i), of[i], 65536));
     }
-    worker_kill(worker);
+    host_worker_kill(worker);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -8,12 +8,9 @@
 #include "cuda/cuda.h"
 #include "gdd/engine.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define WINDOW (16 * GIB)
@@ -254,29 +251,6 @@ static void a_guest_has_no_windows(void **state)
 
 // --- a worker that is killed ---
 
-static pid_t worker_start(bool resumed)
-{
-    pid_t parent = getpid(), pid = fork();
-
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            _exit(1);
-        device_init(&device, &options);
-        host_attach(&host, &device, resumed);
-        for (;;)
-            pause();
-    }
-    return pid;
-}
-
-static void worker_kill(pid_t pid)
-{
-    assert_return_code(kill(pid, SIGKILL), errno);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-}
-
 static void the_next_worker_opens_windows_again(void **state)
 {
     pid_t worker;
@@ -287,21 +261,21 @@ static void the_next_worker_opens_windows_again(void **state)
     skip();
 #endif
     host_make(&host, 7);
-    worker = worker_start(false);
+    worker = host_worker_start(&host, &options, false);
     host_mount(&host);
     host_hello(&host);
     fh = host_open(&host, host_lookup(&host, FUSE_ROOT_ID, "big"));
     assert_int_equal(region_op(OS2G_REGION_ADD_CUDA_IPC), 0);
     assert_read_into(gpu, fh, 81);
     for (unsigned i = 0; i < 3; i++) {
-        worker_kill(worker);
+        host_worker_kill(worker);
         read_into_window(fh, 1, 1000 + i);
-        worker = worker_start(true);
+        worker = host_worker_start(&host, &options, true);
         assert_int_equal(host_wait(&host, 1)->error, 0);
         assert_read_into(gpu, fh, 82 + i);
     }
     assert_int_equal(region_op(OS2G_REGION_REMOVE), 0);
-    worker_kill(worker);
+    host_worker_kill(worker);
     host_fini(&host);
 }
 
