@@ -8,13 +8,17 @@
     --client gdd          --data s3://bucket/train/   batches that os2g lands in (GPU) memory
 
 Labels are the directories' names. Under torchrun each rank has its share. make_images.py makes data;
---kind says which. --model none only loads."""
+--kind says which. --model none only loads. --report FILE writes what was measured; of several ranks,
+each writes FILE.RANK."""
 
 import argparse
+import hashlib
 import io
 import itertools
+import json
 import os
 import pathlib
+import resource
 import time
 
 import torch
@@ -127,27 +131,76 @@ def network(args, classes, ranks):
     return model
 
 
+class Meter:
+    """What an epoch took. Waiting and loading: of asking the loader for batches, and of its workers."""
+
+    def __init__(self):
+        self._began, self._cpu, self._children = time.monotonic(), time.process_time(), self._workers()
+        self.samples, self.losses, self.digests = 0, [], []
+        self._waited = self._loading = 0
+
+    @staticmethod
+    def _workers():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    def batches(self, loader, count):
+        """So many of the loader's batches, all for None."""
+        began, cpu = time.monotonic(), time.process_time()
+        batches = itertools.islice(loader, count)
+        while True:
+            batch = next(batches, None)
+            self._waited += time.monotonic() - began
+            self._loading += time.process_time() - cpu
+            if batch is None:
+                return
+            self.samples += len(batch[1])
+            yield batch
+            began, cpu = time.monotonic(), time.process_time()
+
+    def digest(self, pictures, labels):
+        """Of a batch, the same whatever brought it."""
+        data = hashlib.sha256(pictures.cpu().contiguous().numpy())
+        data.update(labels.cpu().numpy())
+        self.digests.append(data.hexdigest())
+
+    def report(self):
+        seconds, workers = time.monotonic() - self._began, self._workers() - self._children
+        return {"samples": self.samples, "seconds": seconds, "rate": self.samples / seconds,
+                "waited_s": self._waited, "cpu_s": time.process_time() - self._cpu + workers,
+                "loading_cpu_s": self._loading + workers, "losses": self.losses,
+                "digests": self.digests}
+
+
+def step(model, optimizer, pictures, labels):
+    loss = torch.nn.functional.cross_entropy(model(normal(pictures)), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
 def train(args, rank, ranks):
+    """A report of each epoch."""
     make = by_os2g if args.client == "gdd" else by_workers
     loader, set_epoch, classes = make(args, rank, ranks)
     model = network(args, classes, ranks)
     optimizer = torch.optim.SGD(model.parameters(), args.rate, momentum=0.9) if model else None
+    reports = []
     for epoch in range(args.epochs):
         set_epoch(epoch)
-        began, samples, losses = time.monotonic(), 0, []
-        for pictures, labels in itertools.islice(loader, args.batches):
-            samples += len(labels)
-            if model is None:
-                continue
-            pictures, labels = pictures.to(args.device), labels.to(args.device)
-            loss = torch.nn.functional.cross_entropy(model(normal(pictures)), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        seconds = time.monotonic() - began
-        loss = f", loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
-        print(f"epoch {epoch}: {samples} samples, {samples / seconds:.0f} a second{loss}", flush=True)
+        meter = Meter()
+        for pictures, labels in meter.batches(loader, args.batches):
+            if args.digests:
+                meter.digest(pictures, labels)
+            if model is not None:
+                pictures, labels = pictures.to(args.device), labels.to(args.device)
+                meter.losses.append(step(model, optimizer, pictures, labels))
+        done = meter.report()
+        reports.append(done)
+        loss = f", loss {meter.losses[0]:.3f} to {meter.losses[-1]:.3f}" if meter.losses else ""
+        print(f"epoch {epoch}: {done['samples']} samples, {done['rate']:.0f} a second{loss}", flush=True)
+    return reports
 
 
 def main():
@@ -166,6 +219,8 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--endpoint")
     parser.add_argument("--region", default="us-east-1")
+    parser.add_argument("--report", metavar="FILE", help="JSON: time, CPU and losses of each epoch")
+    parser.add_argument("--digests", action="store_true", help="of each batch's bytes, in the report")
     args = parser.parse_args()
 
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
@@ -173,7 +228,11 @@ def main():
         torch.distributed.init_process_group("gloo" if args.device == "cpu" else "nccl")
         if args.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    train(args, int(os.environ.get("RANK", "0")), ranks)
+    rank = int(os.environ.get("RANK", "0"))
+    epochs = train(args, rank, ranks)
+    if args.report:
+        file = f"{args.report}.{rank}" if ranks > 1 else args.report
+        pathlib.Path(file).write_text(json.dumps({"rank": rank, "ranks": ranks, "epochs": epochs}))
 
 
 if __name__ == "__main__":

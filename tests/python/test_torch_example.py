@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """examples/imagenet_resnet18.py, on pictures of examples/make_images.py."""
 
+import json
 import os
 import subprocess
 import sys
@@ -23,16 +24,28 @@ def run(name, *words):
     return done.stdout
 
 
-def test_the_example_reads_an_epoch_with_workers_over_a_mount_and_without(server, tmp_path):
+def batches(report):
+    """The digests of the batches of each epoch that the example reports."""
+    return [epoch["digests"] for epoch in json.loads(report.read_text())["epochs"]]
+
+
+def test_the_example_reads_the_same_epochs_with_workers_over_a_mount_and_without(server, tmp_path):
     run("make_images.py", tmp_path / "store/box/train", "--images", 20, "--classes", 2)
     store = server("--data", tmp_path / "store")
     place = tmp_path / "mnt"
     place.mkdir()
     mount = mounts.Mount(place, "box", server=store)
+    report, seen = tmp_path / "report", {}
     try:
-        for client, data in [("gdd", "s3://box/train/"), ("plan", place / "train")]:
+        for client, data in [("gdd", "s3://box/train/"), ("plan", place / "train"),
+                             ("files", tmp_path / "store/box/train")]:
             text = run("imagenet_resnet18.py", "--client", client, "--data", data, "--model", "none",
-                       "--batch", 8, "--workers", 2, "--endpoint", store.url, "--device", "cpu")
+                       "--batch", 8, "--epochs", 2, "--workers", 2, "--endpoint", store.url,
+                       "--device", "cpu", "--report", report, "--digests")
             assert text.startswith("epoch 0: 20 samples"), client
+            seen[client] = batches(report)
     finally:
         mount.close()
+    first, second = seen["files"]
+    assert len(first) == 3 and not set(first) & set(second)
+    assert seen == dict.fromkeys(seen, seen["files"])
