@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""job.py CLIENT PLACE KEYS: a training job without the training, the same for every client.
+
+It runs by itself, under whatever Python the benchmark gives it, and does what a line of JSON on its
+input says, answering with a line:
+
+    {"open": {"batch": 64, "workers": 4, "warm": [indices]}}       makes a loader and warms it up
+    {"epoch": [indices], "step": seconds, "digests": false}        one pass
+
+A step takes its time and no CPU, as if an accelerator did it. CLIENT is files, plan, s3connector or
+gdd; PLACE a directory, a socket, or an endpoint and bucket; KEYS a file of keys, one a line.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+import warnings
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+SHAPE = (3, 224, 224)
+
+# what is read is only copied into the batch
+warnings.filterwarnings("ignore", message="The given buffer is not writable")
+
+
+def tensor(data):
+    return torch.frombuffer(data, dtype=torch.uint8).view(SHAPE)
+
+
+class Order:
+    """A sampler that gives whatever indices it was last told."""
+
+    def __init__(self):
+        self.indices = []
+
+    def __iter__(self):
+        return iter(self.indices)
+
+    def __len__(self):
+        return len(self.indices)
+
+
+class Files(Dataset):
+    def __init__(self, place, keys):
+        self.paths = [os.path.join(place, key) for key in keys]
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        with open(self.paths[index], "rb", buffering=0) as file:
+            return tensor(file.read())
+
+
+def connector(place, keys):
+    from s3torchconnector import S3ClientConfig, S3MapDataset, S3ReaderConstructor
+
+    endpoint, bucket = place.split(",")
+    return S3MapDataset.from_objects(
+        [f"s3://{bucket}/{key}" for key in keys], region="us-east-1", endpoint=endpoint,
+        transform=read_connector, s3client_config=S3ClientConfig(force_path_style=True),
+        reader_constructor=S3ReaderConstructor.sequential())
+
+
+def read_connector(reader):
+    return tensor(reader.read())
+
+
+class ByWorkers:
+    """torch's DataLoader."""
+
+    def __init__(self, client, place, keys):
+        self.data = connector(place, keys) if client == "s3connector" else Files(place, keys)
+        self.order = Order()
+        self.sampler = self.order
+        self.loader = None
+        if client == "plan":
+            from os2g.torch import PlanSampler
+            self.sampler = PlanSampler(self.order, self.data.paths)
+
+    def open(self, batch, workers):
+        self.loader = DataLoader(self.data, batch, sampler=self.sampler, num_workers=workers,
+                                 persistent_workers=workers > 0)
+
+    def epoch(self, indices):
+        self.order.indices = indices
+        return iter(self.loader)
+
+
+class ByDevice:
+    """os2g's DeviceLoader: as many batches under way as others have workers."""
+
+    def __init__(self, client, place, keys):
+        from os2g.torch import MapDataset
+
+        self.data = MapDataset.from_objects([f"{place}/{key}" for key in keys] if False else keys_of(place, keys))
+        self.plan = client == "gdd_plan"
+        self.order = Order()
+        self.loader = None
+
+    def open(self, batch, workers):
+        from os2g.torch import DeviceLoader
+
+        self.loader = DeviceLoader(self.data, batch, sampler=self.order, prefetch=workers,
+                                   plan=self.plan, shape=SHAPE)
+
+    def epoch(self, indices):
+        self.order.indices = indices
+        return (batch.samples for batch in self.loader)
+
+
+def keys_of(place, keys):
+    socket, bucket = place.split(",")
+    os.environ["OS2G_SOCKET"] = socket
+    return [f"s3://{bucket}/{key}" for key in keys]
+
+
+def epoch(loader, indices, step, digests):
+    found, samples, waited = [], 0, 0.0
+    began = time.monotonic()
+    batches = loader.epoch(indices)
+    steps = 0
+    while True:
+        asked = time.monotonic()
+        batch = next(batches, None)
+        waited += time.monotonic() - asked
+        if batch is None:
+            break
+        samples += len(batch)
+        steps += 1
+        if digests:
+            found += [hashlib.sha256(sample.numpy()).hexdigest() for sample in batch]
+        if step:
+            time.sleep(step)
+        del batch
+    seconds = time.monotonic() - began
+    return {"samples": samples, "steps": steps, "seconds": seconds, "waited": waited,
+            "digests": found}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("client")
+    parser.add_argument("place")
+    parser.add_argument("keys", help="a file")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    with open(args.keys, encoding="utf-8") as file:
+        keys = file.read().splitlines()
+    kind = ByDevice if args.client.startswith("gdd") else ByWorkers
+    loader = kind(args.client, args.place, keys)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "open" in request:
+            loader.open(request["open"]["batch"], request["open"]["workers"])
+            answer = epoch(loader, request["open"]["warm"], 0, False)
+        else:
+            answer = epoch(loader, request["epoch"], request["step"], request.get("digests"))
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
