@@ -80,9 +80,10 @@ struct os2g_options {
     bool (*interrupted)(void *arg);
 };
 
-// where: "s3://bucket/prefix/" (OS2G_SOCKET's daemon if that is set, whatever it exports; else a
-// private one, of this user and these options, which is started when it is not there and ends with
-// the last process that uses it); the path of an export's socket; or a directory in a mount of
+// where: "s3://bucket/prefix/" (OS2G_SOCKET's daemon if that is set, which is to serve that, or a
+// part of the bucket that it lies in, and from the endpoint that the options or the environment
+// name, if they do: else -EINVAL; otherwise a private one, of this user and these options, which is
+// started when it is not there and ends with the last process that uses it); the path of an export's socket; or a directory in a mount of
 // os2g's (its socket; in a guest its .os2g/gdd). options may be NULL. The prefix is left out of
 // every path and key below. -ENOENT, -ECONNREFUSED, -EACCES (the socket), -EPROTO (versions),
 // -EINVAL, -ETIMEDOUT, -EIO (a private daemon cannot serve: wrong bucket, keys or options; the

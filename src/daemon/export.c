@@ -86,7 +86,8 @@ int export_serve(struct export *e, int fuse_fd, int slots_fd, void (*gone)(void 
 int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct vhost_event *ev),
                        void *arg, char **ret_error)
 {
-    const struct vhost_config config = {
+    const struct s3_settings *s3 = &e->options->s3;
+    struct vhost_config config = {
         .ops = fs_ops(),
         .fs = e->fs,
         .cache = e->cache,
@@ -95,11 +96,15 @@ int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct v
         .gpu_memory = e->options->gpu_memory,
         .n_gpu_memory = e->options->n_gpu_memory,
         .helper_program = "/proc/self/exe",
+        .endpoint = s3->endpoint_url,
         .event = event,
         .arg = arg,
     };
-    int rc = vhost_new(&e->vhost, e->loop, &config);
+    int rc;
 
+    e->source = xasprintf("s3://%s/%s", s3->bucket, e->options->prefix);
+    config.source = e->source;
+    rc = vhost_new(&e->vhost, e->loop, &config);
     if (rc < 0)
         *ret_error = xasprintf("requests of hosts cannot be read: %s", strerror(-rc));
     return rc;

@@ -23,6 +23,7 @@ struct export
     struct devfuse *wire; // NULL until export_serve
     struct vhost *vhost;  // NULL until export_serve_hosts
     struct session_table hosts;
+    char *source; // what hosts are told: "s3://bucket/prefix/"
 };
 
 // All but the wires. profile_json as of credentials_local_resolve, or NULL. nodes_fd and handles_fd

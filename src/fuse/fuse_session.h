@@ -53,7 +53,8 @@ struct fuse_session_config {
     // Hosts number their requests alike: so that two of them are never taken for one, fs/ sees the
     // numbers of this host mixed with this, which no host knows. 0: as they are.
     uint64_t unique_key;
-    struct fs_gpu *gpu; // what its requests may lease; NULL: nothing. Not owned.
+    struct fs_gpu *gpu;            // what its requests may lease; NULL: nothing. Not owned.
+    const char *source, *endpoint; // what HELLO tells (wire/ops.h); NULL: nothing. Not owned.
 };
 
 // What INIT agreed on; kept by the wire across a crash of the worker (there is no second INIT).

@@ -31,27 +31,42 @@ static uint32_t version_in_common(const struct os2g_hello_in *in)
     return version >= MAX(in->version_min, OS2G_WIRE_VERSION_MIN) ? version : 0;
 }
 
+// What is served, as it follows os2g_hello_out. Its length, 0 if there is no room to tell.
+static uint32_t tell_source(const struct fuse_session_config *c, char to[static OS2G_SOURCE_MAX])
+{
+    int len = c->source ? snprintf(to, OS2G_SOURCE_MAX, "%s%c%s", c->source, 0,
+                                   c->endpoint ? c->endpoint : "")
+                        : -1;
+
+    return len > 0 && len < OS2G_SOURCE_MAX ? (uint32_t)len + 1 : 0;
+}
+
 // A replayed one agrees on the same again.
 void fuse_hello(struct fuse_request *r, const void *arg, size_t len)
 {
     const struct os2g_hello_in *in = arg;
     struct fuse_session *s = r->session;
     uint32_t version = version_in_common(in);
-    struct os2g_hello_out out = {.version = version ? version : OS2G_WIRE_VERSION,
-                                 .max_read = s->config.max_read_landing};
+    struct {
+        struct os2g_hello_out head;
+        char source[OS2G_SOURCE_MAX];
+    } out = {.head = {.version = version ? version : OS2G_WIRE_VERSION,
+                      .max_read = s->config.max_read_landing}};
 
-    snprintf(out.release, sizeof(out.release), "%s", OS2G_VERSION);
+    snprintf(out.head.release, sizeof(out.head.release), "%s", OS2G_VERSION);
+    if (version >= 3)
+        out.head.source_len = tell_source(&s->config, out.source);
     if (!wire_of(r)->hello) {
         fuse_reply_error(r, -ENOSYS);
     } else if (in->version_min > in->version_max || in->flags) {
         fuse_reply_error(r, -EINVAL);
     } else if (!version) {
-        answer(r, -EPROTO, &out, sizeof(out), 0);
+        answer(r, -EPROTO, &out.head, sizeof(out.head), 0);
     } else {
         s->negotiated.hello = version;
         s->negotiated.max_read = s->config.max_read_landing;
         wire_of(r)->hello(s->config.wire_arg);
-        answer(r, 0, &out, sizeof(out), 0);
+        answer(r, 0, &out, sizeof(out.head) + out.head.source_len, 0);
     }
 }
 

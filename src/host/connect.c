@@ -157,13 +157,15 @@ static void on_room(void *arg)
     io_pump(arg);
 }
 
-static int make_transport(struct os2g *c, const struct where *w)
+static int make_transport(struct os2g *c, const struct where *w, const char *where)
 {
     struct transport_vhost_config config = {.path = w->path, .o = &c->options};
     int rc;
 
     switch (w->kind) {
     case WHERE_SOCKET:
+        if (w->named)
+            source_ask(&config.asked, where, c->options.export_options);
         break;
     case WHERE_BUCKET:
         rc = private_daemon_new(&c->started, w->path, &c->options);
@@ -176,7 +178,9 @@ static int make_transport(struct os2g *c, const struct where *w)
     case WHERE_GUEST:
         return transport_guest_new(&c->transport, w->path, &c->options);
     }
-    return transport_vhost_new(&c->transport, &config);
+    rc = transport_vhost_new(&c->transport, &config);
+    source_fini(&config.asked);
+    return rc;
 }
 
 int os2g_connect(struct os2g **ret, const char *where, const struct os2g_options *options)
@@ -192,7 +196,7 @@ int os2g_connect(struct os2g **ret, const char *where, const struct os2g_options
     if (rc == 0)
         rc = where_find(where, &w);
     if (rc == 0)
-        rc = make_transport(c, &w);
+        rc = make_transport(c, &w, where);
     if (rc == 0)
         transport_on_room(c->transport, on_room, c);
     free(w.path);

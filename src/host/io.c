@@ -220,13 +220,16 @@ static void fill_read(struct io_piece *p)
 static void fill_fetch(struct io_piece *p)
 {
     struct io *io = p->io;
+    const char *below = transport_below(io->client->transport);
+    size_t below_len = strlen(below);
 
-    p->in.fetch = (struct os2g_fetch_in){.key_len = (uint32_t)io->key_len};
+    p->in.fetch = (struct os2g_fetch_in){.key_len = (uint32_t)(below_len + io->key_len)};
     p->r.opcode = OS2G_OP_FETCH;
     p->r.nodeid = FUSE_ROOT_ID;
     p->r.in[0] = (struct iovec){&p->in.fetch, sizeof(p->in.fetch)};
-    p->r.in[1] = (struct iovec){io->memory.key, io->key_len};
-    p->r.n_in = 2;
+    p->r.in[1] = (struct iovec){(void *)below, below_len};
+    p->r.in[2] = (struct iovec){io->memory.key, io->key_len};
+    p->r.n_in = 3;
     p->r.out = &p->out;
     p->r.out_len = sizeof(p->out);
 }

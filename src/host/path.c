@@ -84,11 +84,8 @@ static int root(struct os2g *c, uint64_t deadline_ns, struct path_node *ret)
     return rc < 0 ? rc : 0;
 }
 
-int path_walk(struct os2g *c, const char *path, uint64_t deadline_ns, struct path_node *ret)
+static int walk_on(struct os2g *c, const char *path, uint64_t deadline_ns, struct path_node *at)
 {
-    struct path_node at = {.generation = transport_generation(c->transport),
-                           .node = FUSE_ROOT_ID,
-                           .attr.mode = S_IFDIR};
     char name[NAME_MAX_BYTES + 1];
     int rc = 0;
 
@@ -97,7 +94,7 @@ int path_walk(struct os2g *c, const char *path, uint64_t deadline_ns, struct pat
 
         if (n > NAME_MAX_BYTES)
             rc = -ENAMETOOLONG;
-        else if (!S_ISDIR(at.attr.mode))
+        else if (!S_ISDIR(at->attr.mode))
             rc = -ENOTDIR;
         if (rc == 0) {
             memcpy(name, p, n);
@@ -105,13 +102,25 @@ int path_walk(struct os2g *c, const char *path, uint64_t deadline_ns, struct pat
             if (!strcmp(name, "..") || !strcmp(name, "."))
                 rc = -EINVAL;
             else
-                rc = lookup(c, name, deadline_ns, &at);
+                rc = lookup(c, name, deadline_ns, at);
         }
         p += n;
-        if (*p == '/' && rc == 0 && !S_ISDIR(at.attr.mode))
+        if (*p == '/' && rc == 0 && !S_ISDIR(at->attr.mode))
             rc = -ENOTDIR;
         p += strspn(p, "/");
     }
+    return rc;
+}
+
+int path_walk(struct os2g *c, const char *path, uint64_t deadline_ns, struct path_node *ret)
+{
+    struct path_node at = {.generation = transport_generation(c->transport),
+                           .node = FUSE_ROOT_ID,
+                           .attr.mode = S_IFDIR};
+    int rc = walk_on(c, transport_below(c->transport), deadline_ns, &at);
+
+    if (rc == 0)
+        rc = walk_on(c, path, deadline_ns, &at);
     if (rc == 0 && at.node == FUSE_ROOT_ID)
         rc = root(c, deadline_ns, &at);
     if (rc < 0)

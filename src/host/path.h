@@ -27,8 +27,8 @@ struct path_node {
     struct fuse_attr attr;
 };
 
-// Walks path below the export's root. 0 or -errno without a sentence: -ENOENT, -ENOTDIR, -EINVAL
-// (a name that there cannot be), …
+// Walks path below what the client has asked for. 0 or -errno without a sentence: -ENOENT,
+// -ENOTDIR, -EINVAL (a name that there cannot be), …
 int path_walk(struct os2g *c, const char *path, uint64_t deadline_ns, struct path_node *ret);
 void path_forget(struct os2g *c, const struct path_node *n);
 

@@ -294,10 +294,11 @@ int os2g_plan_new(struct os2g *c, struct os2g_plan **ret, uint64_t window_bytes)
 static int keep_locked(struct os2g_plan *p, const char *const *keys, size_t n)
 {
     size_t len = p->locked.keys_len, size = MAX(4 * KIB, p->locked.keys_size);
-    char *grown;
+    const char *below = transport_below(p->client->transport);
+    char *grown, *end;
 
     for (size_t i = 0; i < n; i++)
-        len += strlen(keys[i]) + 1;
+        len += strlen(below) + strlen(keys[i]) + 1;
     while (size < len)
         size *= 2;
     grown = realloc(p->locked.keys, size);
@@ -305,8 +306,10 @@ static int keep_locked(struct os2g_plan *p, const char *const *keys, size_t n)
         return client_fail_errno(-ENOMEM, "the keys of a plan");
     p->locked.keys = grown;
     p->locked.keys_size = size;
+    end = grown + p->locked.keys_len;
     for (size_t i = 0; i < n; i++)
-        p->locked.keys_len = (size_t)(stpcpy(grown + p->locked.keys_len, keys[i]) + 1 - grown);
+        end = stpcpy(stpcpy(end, below), keys[i]) + 1;
+    p->locked.keys_len = (size_t)(end - grown);
     p->locked.n += n;
     return 0;
 }

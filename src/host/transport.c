@@ -83,6 +83,11 @@ uint32_t transport_max_read(const struct transport *t)
     return t->max_read;
 }
 
+const char *transport_below(const struct transport *t)
+{
+    return t->below ? t->below : "";
+}
+
 void transport_stats(struct transport *t, struct os2g_stats *ret)
 {
     snprintf(ret->way, sizeof(ret->way), "%s", t->kind->way);

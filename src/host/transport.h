@@ -19,6 +19,7 @@
 
 #include "base/base.h"
 #include "base/list.h"
+#include "host/source.h"
 
 #include <os2g/os2g.h>
 #include <sys/uio.h>
@@ -74,6 +75,9 @@ struct transport_vhost_config {
     const struct os2g_options *o;
     int (*start)(void *arg, int *ret_socket);
     void *arg;
+    // What whoever listens there is to serve, or more; -EINVAL with a sentence if it does not. url
+    // NULL: anything. A daemon that does not say is believed.
+    struct source asked;
 };
 int transport_vhost_new(struct transport **ret, const struct transport_vhost_config *c);
 // directory: a mount in a guest.
@@ -121,6 +125,8 @@ int transport_event_fd(struct transport *t);
 // open anew. Never 0.
 unsigned transport_generation(struct transport *t);
 uint32_t transport_max_read(const struct transport *t);
+// What every key and path is to have in front: "" or "a/b/", the same in every session.
+const char *transport_below(const struct transport *t);
 void transport_stats(struct transport *t, struct os2g_stats *ret); // what it knows of
 
 // --- memory; any thread ---

@@ -39,4 +39,5 @@ struct transport {
     _Atomic uint32_t max_read; // settled before the first request of a session
     void (*room)(void *arg);   // of transport_on_room; NULL: nobody
     void *room_arg;
+    char *below; // settled before the first session; NULL: ""
 };

@@ -68,6 +68,7 @@ struct vhost {
     void *start_arg;
     void (*event)(void *arg, enum os2g_event event, const char *text);
     void *event_arg;
+    struct source asked;
     unsigned forks; // fork_count() of the process that the session serves
     int call_fd;    // the device's signals, of every session
     int leader_fd;  // wakes the one that leads

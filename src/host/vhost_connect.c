@@ -124,6 +124,27 @@ void vhost_lost_locked(struct vhost *v, const char *why)
 
 // --- the next one ---
 
+// Whoever listens there now may be another than was asked for, or than before.
+static int check_source(struct vhost *v, const struct vhost_session *s)
+{
+    const char *below = "";
+    char *asked, *told;
+    int rc = 0;
+
+    if (v->asked.url && s->source.url)
+        below = source_below(&v->asked, &s->source);
+    if (below && !v->base.below)
+        v->base.below = xstrdup(below);
+    if (below && !strcmp(below, v->base.below))
+        return 0;
+    asked = v->asked.url ? source_text(&v->asked) : xstrdup("what it did");
+    told = s->source.url ? source_text(&s->source) : xstrdup("something else");
+    rc = client_fail(-EINVAL, "the daemon at %s serves %s, not %s", v->path, told, asked);
+    free(asked);
+    free(told);
+    return rc;
+}
+
 static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadline_ns)
 {
     struct vhost_session *s;
@@ -138,6 +159,8 @@ static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadlin
     if (rc != 0)
         return rc;
     rc = session_hello(s, v->call_fd, deadline_ns);
+    if (rc == 0)
+        rc = check_source(v, s);
     if (rc == 0)
         rc = vhost_memory_tell_all(v, s, deadline_ns);
     if (rc != 0)
@@ -302,6 +325,10 @@ int transport_vhost_new(struct transport **ret, const struct transport_vhost_con
     v->start_arg = c->arg;
     v->event = c->o->event;
     v->event_arg = c->o->arg;
+    if (c->asked.url)
+        v->asked.url = xstrdup(c->asked.url);
+    if (c->asked.endpoint)
+        v->asked.endpoint = xstrdup(c->asked.endpoint);
     v->call_fd = v->leader_fd = -1;
     v->forks = fork_count();
     fork_lock_init(&v->control.lock, FORK_CONTROL);
@@ -358,6 +385,8 @@ void vhost_free(struct transport *t)
     free(v->locked.slots);
     free(v->locked.free_small);
     free(v->locked.free_large);
+    source_fini(&v->asked);
+    free(v->base.below);
     free(v->path);
     free(v);
 }

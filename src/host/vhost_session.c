@@ -224,6 +224,7 @@ void session_close(struct vhost_session *s)
         close(s->kick_requests);
     if (s->memory)
         munmap(s->memory, s->memory_bytes);
+    source_fini(&s->source);
     free(s);
 }
 
@@ -251,7 +252,8 @@ void session_kick(struct vhost_session *s)
         return;
 }
 
-static int wait_for_answer(struct vhost_session *s, int call_fd, uint64_t deadline_ns)
+static int wait_for_answer(struct vhost_session *s, unsigned slot, int call_fd,
+                           uint64_t deadline_ns)
 {
     for (;;) {
         struct pollfd p[] = {{.fd = call_fd, .events = POLLIN},
@@ -261,7 +263,7 @@ static int wait_for_answer(struct vhost_session *s, int call_fd, uint64_t deadli
         int rc = ring_take(&s->requests, &id, &len);
 
         if (rc != 0)
-            return rc < 0 || id != 0 ? -EBADMSG : 0;
+            return rc < 0 || id != slot ? -EBADMSG : 0;
         if (!ring_arm(&s->requests, 1))
             continue;
         now = clock_monotonic_ns();
@@ -286,15 +288,16 @@ int session_exchange(struct vhost_session *s, int call_fd, uint32_t opcode, cons
         .n_in = 1,
         .out_len = out_len,
     };
+    unsigned slot = s->slots.n_small; // the first large one
     struct slot_answer a;
     int rc;
 
-    slots_fill(&s->slots, 0, &s->requests, &m);
-    ring_add(&s->requests, 0);
+    slots_fill(&s->slots, slot, &s->requests, &m);
+    ring_add(&s->requests, (uint16_t)slot);
     session_kick(s);
-    rc = wait_for_answer(s, call_fd, deadline_ns);
+    rc = wait_for_answer(s, slot, call_fd, deadline_ns);
     if (rc == 0)
-        rc = slots_answer(&s->slots, 0, 1, out_len, 0, &a);
+        rc = slots_answer(&s->slots, slot, 1, out_len, 0, &a);
     if (rc != 0)
         return rc;
     if (a.out_got)
@@ -327,27 +330,32 @@ static int hello(struct vhost_session *s, int call_fd, uint64_t deadline_ns)
 {
     struct os2g_hello_in in = {.version_min = OS2G_WIRE_VERSION_MIN,
                                .version_max = OS2G_WIRE_VERSION};
-    struct os2g_hello_out out = {0};
-    int rc = session_exchange(s, call_fd, OS2G_OP_HELLO, &in, sizeof(in), &out, sizeof(out),
+    struct {
+        struct os2g_hello_out head;
+        char source[OS2G_SOURCE_MAX];
+    } answer = {0};
+    struct os2g_hello_out *out = &answer.head;
+    int rc = session_exchange(s, call_fd, OS2G_OP_HELLO, &in, sizeof(in), &answer, sizeof(answer),
                               deadline_ns);
 
-    out.release[sizeof(out.release) - 1] = 0;
+    out->release[sizeof(out->release) - 1] = 0;
     if (rc == -EPROTO)
         return client_fail(-EPROTO,
                            "this libos2g speaks versions %d to %d of the wire, the daemon (%s) "
                            "version %u at most: update the older one",
                            OS2G_WIRE_VERSION_MIN, OS2G_WIRE_VERSION,
-                           out.release[0] ? out.release : "unknown", out.version);
+                           out->release[0] ? out->release : "unknown", out->version);
     if (rc == -ENOSYS)
         return client_fail(-EPROTO, "the device is no os2gd: it does not know HELLO");
     if (rc < 0)
         return rc;
-    if (rc < (int)sizeof(out) || out.version < OS2G_WIRE_VERSION_MIN ||
-        out.version > OS2G_WIRE_VERSION || out.max_read < 4096)
+    if (rc < (int)sizeof(*out) || out->version < OS2G_WIRE_VERSION_MIN ||
+        out->version > OS2G_WIRE_VERSION || out->max_read < 4096 ||
+        (size_t)rc - sizeof(*out) != out->source_len)
         return -EBADMSG;
-    s->max_read = out.max_read;
-    memcpy(s->release, out.release, sizeof(s->release));
-    return 0;
+    s->max_read = out->max_read;
+    memcpy(s->release, out->release, sizeof(s->release));
+    return source_read(&s->source, answer.source, out->source_len);
 }
 
 int session_hello(struct vhost_session *s, int call_fd, uint64_t deadline_ns)

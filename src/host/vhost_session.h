@@ -3,6 +3,7 @@
 // Begins with everything agreed on; not a thread's in particular, its user sees to that.
 #pragma once
 
+#include "host/source.h"
 #include "host/vhost_message.h"
 #include "host/vhost_ring.h"
 #include "host/vhost_slots.h"
@@ -21,6 +22,7 @@ struct vhost_session {
     struct slots hiprio_slots, slots;
     uint32_t max_read;
     char release[16];
+    struct source source; // what the daemon has told that it serves
 
     // private
     int kick_hiprio, kick_requests;
@@ -50,7 +52,7 @@ int session_region_remove(struct vhost_session *s, uint64_t address, uint64_t si
 // The header of a request in this process's name.
 struct fuse_in_header session_header(const struct vhost_session *s, uint32_t opcode,
                                      uint64_t nodeid, uint64_t unique);
-// A request and its answer in slot 0, while no other is under way. Bytes of out, or -errno.
+// A request and its answer in a slot, while no other is under way. Bytes of out, or -errno.
 int session_exchange(struct vhost_session *s, int call_fd, uint32_t opcode, const void *in,
                      size_t in_len, void *out, size_t out_len, uint64_t deadline_ns);
 // Tells the device of what was added to the rings, if it wants to know.

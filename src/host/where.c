@@ -68,14 +68,15 @@ int where_find(const char *where, struct where *ret)
     struct stat st;
 
     if (text_starts_with(where, "s3://") && where[5] && where[5] != '/') {
-        ret->kind = socket && socket[0] ? WHERE_SOCKET : WHERE_BUCKET;
-        ret->path = xstrdup(ret->kind == WHERE_SOCKET ? socket : where);
+        ret->named = socket && socket[0];
+        ret->kind = ret->named ? WHERE_SOCKET : WHERE_BUCKET;
+        ret->path = xstrdup(ret->named ? socket : where);
         return 0;
     }
     if (!where[0] || strstr(where, "://"))
         return client_fail(-EINVAL, "\"%s\" is no s3://bucket/prefix, socket or directory", where);
     if (stat(where, &st) == 0 && S_ISSOCK(st.st_mode)) {
-        *ret = (struct where){WHERE_SOCKET, xstrdup(where)};
+        *ret = (struct where){WHERE_SOCKET, xstrdup(where), false};
         return 0;
     }
     return find_mount(where, ret);

@@ -13,6 +13,7 @@ enum where_kind {
 struct where {
     enum where_kind kind;
     char *path;
+    bool named; // WHERE_SOCKET: OS2G_SOCKET's, for an "s3://…" that it is to serve
 };
 
 // 0 (free ret->path), or -errno with a sentence.

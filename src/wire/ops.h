@@ -16,7 +16,7 @@ enum os2g_op {
     OS2G_OP_REGION = 0x4f530003,
 };
 
-#define OS2G_WIRE_VERSION     2 // one release back works: the device speaks 1 too, from 2 on
+#define OS2G_WIRE_VERSION     3 // what was spoken before still works: 3 tells the source
 #define OS2G_WIRE_VERSION_MIN 1
 
 // --- HELLO: which version is spoken. -EPROTO: none in common; the answer's body says ours ---
@@ -32,10 +32,15 @@ struct os2g_hello_out {
     uint32_t version;  // spoken from now on; with -EPROTO: the device's newest
     uint32_t max_read; // largest READ, and the boundary READs are best cut at
     uint32_t flags;    // 0
-    uint32_t pad;
+    // What is served, behind this: "s3://bucket/prefix/" and the URL of the server ("": Amazon's),
+    // each ends with zero. 0: not told; always with -EPROTO and in versions 1 and 2. A host that
+    // speaks 3 has room for OS2G_SOURCE_MAX.
+    uint32_t source_len;
     char release[16]; // of the daemon, for people; ends with zero
 };
 _Static_assert(sizeof(struct os2g_hello_out) == 32, "as sent");
+
+#define OS2G_SOURCE_MAX 4096
 
 // --- FETCH: a whole object into the data descriptors, by its key below the export, literally ---
 //

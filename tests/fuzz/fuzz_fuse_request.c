@@ -377,6 +377,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuse_negotiated agreed = {.minor = 38, .max_read = 1 << 20};
     struct fuse_session_config c = {
         .wire = &wire,
+        .source = "s3://bucket/a/",
+        .endpoint = "http://server",
         .ops = &ops,
         .max_read = 1 << 20,
         .max_read_landing = 8 << 20,

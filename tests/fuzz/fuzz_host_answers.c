@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device writes into the memory of libos2g: first byte 0: a list of names; else how many
-// requests are under way, then what the used ring holds from its index on, then what lies in the
-// slots.
+// What a device writes into the memory of libos2g: first byte 0: a list of names; 255: what it says
+// that it serves; else how many requests are under way, then what the used ring holds from its
+// index on, then what lies in the slots.
 #include "host/dirents.h"
+#include "host/source.h"
 #include "host/vhost_ring.h"
 #include "host/vhost_slots.h"
 
@@ -63,12 +64,34 @@ static void answers(unsigned n, const uint8_t *data, size_t size)
     free(slots.memory);
 }
 
+static void source(const uint8_t *data, size_t size)
+{
+    struct source told = {0}, asked = {"s3://bucket/a/b/", "http://server"};
+    // of its own length: what is read beyond it is noticed
+    char *bytes = malloc(size ? size : 1);
+    const char *below;
+
+    memcpy(bytes, data, size);
+    if (source_read(&told, bytes, size) == 0 && told.url) {
+        if (strlen(told.url) + strlen(told.endpoint) + 2 != size)
+            abort();
+        below = source_below(&asked, &told);
+        if (below && strlen(told.url) + strlen(below) != strlen(asked.url))
+            abort();
+        free(source_text(&told));
+    }
+    source_fini(&told);
+    free(bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size)
         return 0;
     if (data[0] == 0)
         names(data + 1, size - 1);
+    else if (data[0] == 255)
+        source(data + 1, size - 1);
     else
         answers(data[0] % (SIZE + 1), data + 1, size - 1);
     return 0;

@@ -114,6 +114,22 @@ def test_keys_that_cannot_be_are_refused(server, connect):
         client.open("a\0b")
 
 
+def test_a_daemon_that_serves_something_else_is_refused(server, monkeypatch, tmp_path):
+    place = tmp_path / "mount"
+    place.mkdir()
+    mount = mounts.Mount(place, "bench", server=server("--synthetic", "bench: dir/a 10"),
+                         socket=tmp_path / "socket")
+    monkeypatch.setenv("OS2G_SOCKET", str(tmp_path / "socket"))
+    try:
+        with os2g.Client("s3://bench/dir") as client:
+            assert right("dir/a", client.fetch("a"))
+        with pytest.raises(OSError, match="s3://bench/.*s3://other/") as caught:
+            os2g.Client("s3://other")
+        assert caught.value.errno == errno.EINVAL
+    finally:
+        mount.close()
+
+
 def test_a_client_sees_what_is_below_its_prefix(server, connect):
     client = connect(server("--synthetic", "bench: in/a.bin 5000; in/d/b.bin 10; c.bin 5"), "bench/in/")
     assert right("in/a.bin", client.fetch("a.bin"))

@@ -101,6 +101,12 @@ def test_a_daemon_that_is_not_there_is_said(place):
     assert done.returncode == 1 and "OS2G_SOCKET=" in done.stderr
 
 
+def test_a_daemon_of_another_bucket_is_not_asked(place):
+    done = place("cat", "s3://other/a.bin", check=False)
+    assert done.returncode == 1 and done.stdout == b""
+    assert b"OS2G_SOCKET=" in done.stderr and b"s3://bench/" in done.stderr
+
+
 def test_options_on_the_store_are_for_the_command_itself(place):
     place.server.reset()
     out = place("cat", "--endpoint-url", place.server.url, "s3://bench/a.bin",

@@ -118,6 +118,31 @@ def test_the_environment_names_a_daemon_for_a_bucket(place, monkeypatch):
         assert c.fetch("one") == expected("one")
 
 
+def test_a_daemon_named_by_the_environment_is_to_serve_what_is_asked_for(place, monkeypatch):
+    monkeypatch.setenv("OS2G_SOCKET", str(place[2]))
+    for where, server in (("s3://other", place[0].url), ("s3://lib", "http://127.0.0.1:1")):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+        with pytest.raises(libos2g.Error) as e:
+            libos2g.Connection(where)
+        assert e.value.errno == errno.EINVAL
+        for text in (where, server, "s3://lib/", place[0].url, str(place[2])):
+            assert text in e.value.strerror
+    with libos2g.Connection(place[2]) as c:  # by its path it is what it is
+        assert c.fetch("one") == expected("one")
+
+
+def test_a_daemon_serves_what_is_below_its_export(place, monkeypatch):
+    monkeypatch.setenv("OS2G_SOCKET", str(place[2]))
+    with libos2g.Connection("s3://lib/dir") as c:
+        assert c.fetch("a") == expected("dir/a")
+        assert {name for name, _, _ in c.list("")} == {"a", "b", "deep"}
+        assert c.stat("deep/c")[0] == SIZES["dir/deep/c"]
+        with contextlib.closing(c.open("deep/c")) as f:
+            assert f.read(SIZES["dir/deep/c"], 0) == expected("dir/deep/c")
+        with pytest.raises(libos2g.Error):
+            c.fetch("one")
+
+
 def test_a_place_without_a_daemon_is_an_error(tmp_path):
     for where in (tmp_path, tmp_path / "none"):
         with pytest.raises(libos2g.Error) as e:

@@ -68,6 +68,8 @@ static int open_parts(struct session *s, const struct vhost_command *c, int memo
         .peer_uid = c->peer.uid,
         .peer_gid = c->peer.gid,
         .peer_pid = c->peer.pid,
+        .source = v->source,
+        .endpoint = v->endpoint,
     };
     int rc = session_memory_open(&s->memory, memory_fd);
 

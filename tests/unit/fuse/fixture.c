@@ -252,13 +252,11 @@ int fixture_setup(void **state)
     return 0;
 }
 
-int fixture_setup_host(void **state)
+// A session from INIT on.
+static void begin_host(struct fixture *f, const char *source, const char *endpoint)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
     struct fuse_session_config c = fixture_config(f);
 
-    *state = the_fixture = f;
-    assert_int_equal(fuse_holdings_open(&f->holdings, -1, 0), 0);
     c.wire = &noting_host_wire;
     c.max_read_landing = 8 << 20;
     c.peer_uid = 7;
@@ -266,10 +264,27 @@ int fixture_setup_host(void **state)
     c.peer_pid = 9;
     c.holdings = f->holdings;
     c.unique_key = 0x1234567;
+    c.source = source;
+    c.endpoint = endpoint;
     f->session = fuse_session_new(&c, NULL);
     init_with(f, FUSE_KERNEL_VERSION, FUSE_KERNEL_MINOR_VERSION, ~0ULL);
     f->sent = f->finished = 0;
+}
+
+int fixture_setup_host(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+
+    *state = the_fixture = f;
+    assert_int_equal(fuse_holdings_open(&f->holdings, -1, 0), 0);
+    begin_host(f, NULL, NULL);
     return 0;
+}
+
+void fixture_serve(struct fixture *f, const char *source, const char *endpoint)
+{
+    fuse_session_free(f->session);
+    begin_host(f, source, endpoint);
 }
 
 int fixture_teardown(void **state)

@@ -53,6 +53,8 @@ int fixture_setup(void **state);     // after INIT
 int fixture_setup_new(void **state); // before INIT
 // A host that is not believed, peer 7/8/9, after INIT: what it holds is kept.
 int fixture_setup_host(void **state);
+// Instead of that host's session another, which tells that this is served.
+void fixture_serve(struct fixture *f, const char *source, const char *endpoint);
 int fixture_teardown(void **state);
 struct fuse_session_config fixture_config(struct fixture *f);
 

@@ -61,6 +61,43 @@ static void hello_agrees_on_the_newest_version_in_common(void **state)
     assert_int_equal(hello_answer(f)->version, 1);
 }
 
+static void hello_tells_what_is_served_to_who_knows_of_it(void **state)
+{
+    static const char source[] = "s3://bucket/a/\0http://server";
+    struct fixture *f = *state;
+    const struct os2g_hello_out *out;
+    size_t len;
+
+    fixture_serve(f, "s3://bucket/a/", "http://server");
+    hello(f, 1, 99);
+    out = answer_body(f, &len);
+    assert_int_equal(len, sizeof(*out) + sizeof(source));
+    assert_int_equal(out->source_len, sizeof(source));
+    assert_memory_equal(out + 1, source, sizeof(source));
+    hello(f, 1, 2);
+    assert_int_equal(hello_answer(f)->source_len, 0);
+    hello(f, 99, 99);
+    assert_int_equal(hello_answer(f)->source_len, 0);
+}
+
+static void hello_does_not_tell_what_has_no_room(void **state)
+{
+    static char longest[OS2G_SOURCE_MAX - 1]; // with its zero, and another string's, just too long
+    struct fixture *f = *state;
+    const struct os2g_hello_out *out;
+    size_t len;
+
+    memset(longest, 'x', sizeof(longest) - 1);
+    fixture_serve(f, longest, NULL);
+    hello(f, 1, 99);
+    out = answer_body(f, &len);
+    assert_int_equal(out->source_len, OS2G_SOURCE_MAX);
+    assert_int_equal(len, sizeof(*out) + OS2G_SOURCE_MAX);
+    fixture_serve(f, longest, "x");
+    hello(f, 1, 99);
+    assert_int_equal(hello_answer(f)->source_len, 0);
+}
+
 static void hello_without_a_version_in_common_tells_ours(void **state)
 {
     struct fixture *f = *state;
@@ -274,6 +311,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HOST(hello_agrees_on_the_newest_version_in_common),
+        HOST(hello_tells_what_is_served_to_who_knows_of_it),
+        HOST(hello_does_not_tell_what_has_no_room),
         HOST(hello_without_a_version_in_common_tells_ours),
         HOST(hello_that_makes_no_sense_is_refused),
         KERNEL(a_wire_without_them_knows_no_private_operations),

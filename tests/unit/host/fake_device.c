@@ -80,6 +80,8 @@ struct host {
 };
 
 struct fake_device {
+    const char *source;
+    size_t source_len;
     char *path;
     int listener, wake;
     pthread_t thread;
@@ -340,16 +342,21 @@ static bool carry_out(struct host *h, struct queue *q, const struct chain *c)
         break;
     }
     case OS2G_OP_HELLO: {
-        struct os2g_hello_out out = {OS2G_WIRE_VERSION, MAX_READ, 0, 0, "fake"};
+        struct {
+            struct os2g_hello_out head;
+            char source[OS2G_SOURCE_MAX];
+        } out = {.head = {OS2G_WIRE_VERSION, MAX_READ, 0, (uint32_t)f->source_len, "fake"}};
 
         f->counts.hellos++;
         if (f->fault == FAKE_VERSION)
-            out.version = 99;
+            out.head.version = 99;
+        if (f->source_len)
+            memcpy(out.source, f->source, f->source_len);
         reply(h, q, c,
               f->fault == FAKE_VERSION    ? -EPROTO
               : f->fault == FAKE_NO_HELLO ? -ENOSYS
                                           : 0,
-              &out, f->fault == FAKE_NO_HELLO ? 0 : sizeof(out));
+              &out, f->fault == FAKE_NO_HELLO ? 0 : sizeof(out.head) + f->source_len);
         break;
     }
     case FUSE_LOOKUP:
@@ -665,6 +672,12 @@ struct fake_device *fake_device_new(const char *path)
         abort();
     pthread_create(&f->thread, NULL, listen_thread, f);
     return f;
+}
+
+void fake_device_serve(struct fake_device *f, const char *source, size_t len)
+{
+    f->source = source;
+    f->source_len = len;
 }
 
 void fake_device_free(struct fake_device *f)

@@ -36,6 +36,9 @@ struct fake_counts {
 struct fake_device *fake_device_new(const char *path);
 void fake_device_free(struct fake_device *f); // closes all connections, removes the socket
 void fake_device_set(struct fake_device *f, enum fake_fault fault);
+// What HELLO tells that it serves, as wire/ops.h has it, from the next connection on; at first
+// nothing. Not copied.
+void fake_device_serve(struct fake_device *f, const char *source, size_t len);
 struct fake_counts *fake_device_counts(struct fake_device *f);
 void fake_device_disconnect(struct fake_device *f); // all hosts there are
 

@@ -64,6 +64,11 @@ unsigned transport_generation(struct transport *t)
     return device.generation;
 }
 
+const char *transport_below(const struct transport *t)
+{
+    return "";
+}
+
 void transport_forget(struct transport *t, unsigned generation, uint64_t nodeid, uint64_t n)
 {
     device.forgets++;
