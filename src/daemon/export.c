@@ -83,8 +83,9 @@ int export_serve(struct export *e, int fuse_fd, int slots_fd, void (*gone)(void 
     return rc;
 }
 
-int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct vhost_event *ev),
-                       void *arg, char **ret_error)
+int export_serve_hosts(struct export *e, int life_fd,
+                       void (*event)(void *arg, const struct vhost_event *ev), void *arg,
+                       char **ret_error)
 {
     const struct s3_settings *s3 = &e->options->s3;
     struct vhost_config config = {
@@ -96,6 +97,7 @@ int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct v
         .gpu_memory = e->options->gpu_memory,
         .n_gpu_memory = e->options->n_gpu_memory,
         .helper_program = "/proc/self/exe",
+        .life_fd = life_fd,
         .endpoint = s3->endpoint_url,
         .event = event,
         .arg = arg,

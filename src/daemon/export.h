@@ -37,9 +37,10 @@ int export_build(struct export *e, struct loop *l, struct export_options *o,
 int export_serve(struct export *e, int fuse_fd, int slots_fd, void (*gone)(void *arg), void *arg,
                  char **ret_error);
 
-// Starts answering hosts that share memory: export_command may be called from now on. event: to the
-// supervisor.
-int export_serve_hosts(struct export *e, void (*event)(void *arg, const struct vhost_event *ev),
-                       void *arg, char **ret_error);
+// Starts answering hosts that share memory: export_command may be called from now on. life_fd: as
+// of vhost_config. event: to the supervisor.
+int export_serve_hosts(struct export *e, int life_fd,
+                       void (*event)(void *arg, const struct vhost_event *ev), void *arg,
+                       char **ret_error);
 // As vhost_command.
 void export_command(struct export *e, const struct vhost_command *c, int fd);

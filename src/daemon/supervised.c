@@ -8,6 +8,7 @@
 #include "daemon/supervised_mount.h"
 #include "daemon/worker.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,8 @@
 #define PAUSE_MIN_NS (50 * NS_PER_MS)
 #define PAUSE_MAX_NS NS_PER_S
 #define STOP_NS      (5 * NS_PER_S) // for open files after a lazy unmount
+#define EBB_NS       (5 * NS_PER_S) // for a GPU's driver to let go of a helper that was killed
+#define EBB_END_MS   1000           // the same, when nothing else is waited for
 
 static const char *place(const struct supervised *s)
 {
@@ -44,10 +47,22 @@ static void drop_broker(struct supervised *s)
     s->broker = 0; // reaped by the supervisor as nobody's
 }
 
+static bool has_ebbed(const struct supervised *s, int timeout_ms)
+{
+    struct pollfd p = {.fd = s->life_fd};
+
+    return s->life_fd < 0 || poll(&p, 1, timeout_ms) > 0;
+}
+
 static void end(struct supervised *s, enum supervised_state state)
 {
     if (s->worker > 0)
         kill(s->worker, SIGKILL);
+    // hosts are hung up on when nothing can land in their memory any more
+    if (s->vhost.n_sessions + s->vhost.n_leaving > 0 && !has_ebbed(s, EBB_END_MS))
+        log_warning("daemon", "%s: the worker, or a helper of its, does not end", place(s));
+    s->ebbing = false;
+    close_fd(&s->life_fd);
     if (s->helper > 0)
         kill(s->helper, SIGKILL);
     s->worker = s->helper = 0; // as the broker
@@ -85,31 +100,40 @@ static int start_worker(struct supervised *s)
                           (char *)place(s),
                           NULL};
     const struct lasting *l = &s->lasting;
-    int pair[2], rc = channel_pair(pair);
+    int pair[2], life[2], rc = channel_pair(pair);
     uid_t uid;
     gid_t gid;
 
     if (rc < 0)
         return rc;
+    if (pipe2(life, O_CLOEXEC) < 0) {
+        rc = -errno;
+        close(pair[0]);
+        close(pair[1]);
+        return rc;
+    }
     privilege_worker_ids(&uid, &gid);
     snprintf(uid_text, sizeof(uid_text), "%u", uid);
     snprintf(gid_text, sizeof(gid_text), "%u", gid);
     {
         // in the order of worker.h
-        const int fds[] = {pair[1],       l->options_fd, l->slots_fd, l->nodes_fd,
-                           l->handles_fd, l->control.fd, l->ca_fd,    l->profile_fd};
+        const int fds[] = {pair[1],       l->options_fd, l->slots_fd,   l->nodes_fd, l->handles_fd,
+                           l->control.fd, l->ca_fd,      l->profile_fd, life[1]};
 
         _Static_assert(ARRAY_LEN(fds) == WORKER_FDS_END - WORKER_FD_CHANNEL, "as in worker.h");
         s->worker = spawn(s->program, argv, fds, ARRAY_LEN(fds));
     }
     close(pair[1]);
+    close(life[1]);
     if (s->worker < 0) {
         rc = s->worker;
         s->worker = 0;
         close(pair[0]);
+        close(life[0]);
         return rc;
     }
     s->channel = pair[0];
+    s->life_fd = life[0];
     s->answering = false;
     s->renewing = false;
     s->dropped = false;
@@ -165,11 +189,13 @@ static void count_death(struct supervised *s, uint64_t now)
     s->hasty = now - s->answering_ns < HASTY_NS ? s->hasty + 1 : 0;
 }
 
+// Nothing of it writes to hosts' memory any more.
 static void worker_died(struct supervised *s, int status)
 {
     uint64_t now = clock_monotonic_ns(), pause;
 
-    s->worker = 0;
+    s->ebbing = false;
+    close_fd(&s->life_fd);
     supervised_vhost_worker_died(&s->vhost);
     close_fd(&s->channel);
     drop_broker(s);
@@ -214,6 +240,31 @@ static void worker_died(struct supervised *s, int status)
     }
     s->state = SUPERVISED_WAITING;
     s->due_ns = now + pause;
+}
+
+// The worker was reaped. Its helpers are killed with it, but a copy engine may be at work until the
+// driver has let go of them.
+static void worker_ended(struct supervised *s, int status)
+{
+    if (has_ebbed(s, 0)) {
+        worker_died(s, status);
+        return;
+    }
+    s->ebbing = true;
+    s->ebbing_status = status;
+    s->ebbing_due_ns = clock_monotonic_ns() + EBB_NS;
+}
+
+static void look_at_ebbing(struct supervised *s, uint64_t now_ns)
+{
+    if (!s->ebbing || (!has_ebbed(s, 0) && now_ns < s->ebbing_due_ns))
+        return;
+    if (now_ns >= s->ebbing_due_ns)
+        log_warning("daemon",
+                    "%s: a GPU helper of the worker that ended does not end; going on without "
+                    "waiting: bytes that were on their way to a GPU may still arrive there",
+                    place(s));
+    worker_died(s, s->ebbing_status);
 }
 
 // --- what a worker says ---
@@ -331,11 +382,13 @@ static bool take_message(struct supervised *s)
     return s->channel >= 0;
 }
 
-// --- what is polled: the channel, then the hosts ---
+// --- what is polled: the channel, the end of what a worker leaves, then the hosts ---
+
+#define OWN_POLLED 2
 
 size_t supervised_poll_count(const struct supervised *s)
 {
-    return 1 + supervised_vhost_poll_count(&s->vhost);
+    return OWN_POLLED + supervised_vhost_poll_count(&s->vhost);
 }
 
 void supervised_poll_fill(const struct supervised *s, struct pollfd *p)
@@ -344,18 +397,21 @@ void supervised_poll_fill(const struct supervised *s, struct pollfd *p)
         .fd = s->dropped ? -1 : s->channel,
         .events = (short)(POLLIN | (supervised_vhost_waits(&s->vhost) ? POLLOUT : 0)),
     };
-    supervised_vhost_poll_fill(&s->vhost, p + 1);
+    p[1] = (struct pollfd){.fd = s->ebbing ? s->life_fd : -1};
+    supervised_vhost_poll_fill(&s->vhost, p + OWN_POLLED);
 }
 
 void supervised_poll_done(struct supervised *s, const struct pollfd *p)
 {
-    supervised_vhost_poll_done(&s->vhost, p + 1);
+    supervised_vhost_poll_done(&s->vhost, p + OWN_POLLED);
     if (p[0].revents & POLLOUT)
         supervised_vhost_flush(&s->vhost);
     if (p[0].revents & ~POLLOUT)
         take_message(s);
     if (s->vhost.broken && !s->dropped)
         drop_worker(s);
+    if (p[1].revents)
+        look_at_ebbing(s, clock_monotonic_ns());
 }
 
 // --- children ---
@@ -374,7 +430,7 @@ bool supervised_child(struct supervised *s, pid_t pid, int status)
         // what it said last, it said before it died
         while (s->channel >= 0 && take_message(s))
             ;
-        worker_died(s, status);
+        worker_ended(s, status);
     } else if (pid == s->broker) {
         s->broker = 0;
     } else if (pid == s->helper) {
@@ -407,6 +463,8 @@ uint64_t supervised_due_ns(const struct supervised *s)
         due = MIN(due, s->broker_due_ns);
     if (s->checking)
         due = MIN(due, s->check_due_ns);
+    if (s->ebbing)
+        due = MIN(due, s->ebbing_due_ns);
     due = MIN(due, idle);
     return MIN(due, vhost);
 }
@@ -414,6 +472,7 @@ uint64_t supervised_due_ns(const struct supervised *s)
 void supervised_time(struct supervised *s, uint64_t now_ns)
 {
     supervised_vhost_time(&s->vhost, now_ns);
+    look_at_ebbing(s, now_ns);
     if (s->broker > 0 && now_ns >= s->broker_due_ns) {
         kill(-s->broker, SIGKILL);
         s->broker_due_ns = UINT64_MAX;
@@ -564,6 +623,7 @@ void supervised_start(struct supervised *s, struct export_options *options, stru
         .program = program,
         .log_style = log_style,
         .channel = -1,
+        .life_fd = -1,
         .fuse_fd = -1,
         .lasting = LASTING_NONE,
         .linger_ns = linger_ns,

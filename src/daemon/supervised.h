@@ -44,6 +44,11 @@ struct supervised {
 
     int channel; // to the worker, or -1
     pid_t worker;
+    int life_fd; // its end says that neither the worker nor a helper of its is left; or -1
+    // The worker has ended so (as of waitpid), and what it leaves behind is waited for.
+    bool ebbing;
+    int ebbing_status;
+    uint64_t ebbing_due_ns;
     bool dropped;          // the worker is of no use, and has been killed: its end will come
     bool offered;          // it is mounted, or there is no mount and it listens
     bool served;           // some worker has answered since, and all is as it shall be

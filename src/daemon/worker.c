@@ -89,7 +89,7 @@ static void serve(struct worker *w)
     if (w->options.directory)
         rc = export_serve(&w->export, w->fuse_fd, WORKER_FD_SLOTS, on_gone, w, &error);
     if (rc == 0 && export_options_offers_socket(&w->options))
-        rc = export_serve_hosts(&w->export, on_event, w, &error);
+        rc = export_serve_hosts(&w->export, WORKER_FD_LIFE, on_event, w, &error);
     if (rc < 0)
         fail(error);
     rc = control_new(&w->control, w->loop, &config);

@@ -17,6 +17,7 @@ enum {
     WORKER_FD_CONTROL, // listening socket, control.h
     WORKER_FD_CA,      // memfd: the trusted authorities, if there are any of our own
     WORKER_FD_PROFILE, // memfd: settings of the profile, once a worker has learned them; no keys
+    WORKER_FD_LIFE,    // a pipe that every process holds which may write to hosts' memory
     WORKER_FDS_END,
 };
 

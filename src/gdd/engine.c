@@ -367,10 +367,10 @@ static int start(struct engine *e)
     int peer = make_shared(e), rc = peer;
 
     if (rc >= 0)
-        rc = engine_spawn(
-            e->config.program,
-            (const int[]){peer, e->shared_fd, e->config.arena_fd, e->kick_fd, e->done_fd},
-            &e->pid_fd);
+        rc = engine_spawn(e->config.program,
+                          (const int[]){peer, e->shared_fd, e->config.arena_fd, e->kick_fd,
+                                        e->done_fd, e->config.life_fd},
+                          &e->pid_fd);
     if (peer >= 0)
         close(peer);
     if (rc == 0)

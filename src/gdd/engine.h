@@ -12,8 +12,9 @@ struct engine_memory;
 
 struct engine_config {
     const char *program; // to run as the helper: os2gd itself
-    int arena_fd;        // the cache's arena (memfd)
-    void *arena;         // where it lies here
+    int life_fd;  // held open by the helper, too, so that others see when both have ended; -1: none
+    int arena_fd; // the cache's arena (memfd)
+    void *arena;  // where it lies here
     uint64_t arena_len;
     // The helper has died (CUDA's error text, or "" for a signal): every put under way has ended
     // with -EIO, and so do new ones. Once, on the loop.

@@ -26,6 +26,7 @@ enum { // the helper's descriptors
     ENGINE_FD_ARENA,
     ENGINE_FD_KICK,
     ENGINE_FD_DONE,
+    ENGINE_FD_LIFE, // only held
     ENGINE_FDS_END,
 };
 
@@ -82,6 +83,7 @@ struct engine_event {
     char text[ENGINE_TEXT];
 };
 
-// Runs program as a helper. fds: become ENGINE_FD_SOCKET and so on. 0 or -errno.
+// Runs program as a helper. fds: become ENGINE_FD_SOCKET and so on; the last may be -1: there is
+// none. 0 or -errno.
 int engine_spawn(const char *program, const int fds[static ENGINE_FDS_END - ENGINE_FD_SOCKET],
                  int *ret_pidfd);

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -241,6 +242,72 @@ def test_a_worker_that_is_killed_takes_its_helper_along_and_the_next_goes_on(wor
     os.kill(worker, signal.SIGKILL)
     assert gpu.end() == right("big.bin", 0, BIG)
     mounts.wait_until(lambda: not mounts.alive(helper), what="the helper outlives its worker")
+
+
+class LastPart:
+    """What the kernel keeps of a process for a while after it was killed, as a GPU's driver makes it
+    do: the end of the pipe by which the supervisor sees that."""
+
+    def __init__(self, pid):
+        self.fd = os.open(f"/proc/{pid}/fd/8", os.O_WRONLY | os.O_CLOEXEC)
+        assert "pipe:" in os.readlink(f"/proc/self/fd/{self.fd}")
+
+    def end(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+
+def begin_and_kill_the_worker(daemon, gpu):
+    """With a read under way. What is left of its helper."""
+    helper, = daemon.helpers()
+    worker, = [p for p in children(daemon.process.pid) if helper in children(p)]
+    gpu.begin("read", "big.bin", 0, BIG)
+    last = LastPart(helper)
+    os.kill(worker, signal.SIGKILL)
+    mounts.wait_until(lambda: not mounts.alive(helper) and not children(daemon.process.pid))
+    return last
+
+
+def test_the_next_worker_waits_until_nothing_is_left_of_the_helper(world):
+    daemon = world.daemon(OS2G_CUDA_DOUBLE_DELAY_US="2000")
+    gpu = world.gpu("open")
+    with begin_and_kill_the_worker(daemon, gpu) as last:
+        time.sleep(1)
+        assert not children(daemon.process.pid)
+        last.end()
+        assert gpu.end() == right("big.bin", 0, BIG)
+    assert not any("going on without" in line for line in daemon.log)
+
+
+def test_a_helper_that_does_not_end_is_not_waited_for_for_ever(world):
+    daemon = world.daemon(OS2G_CUDA_DOUBLE_DELAY_US="2000")
+    gpu = world.gpu("open")
+    with begin_and_kill_the_worker(daemon, gpu):
+        assert gpu.end() == right("big.bin", 0, BIG)
+        mounts.wait_until(lambda: any("going on without" in line for line in daemon.log))
+
+
+def test_a_daemon_that_is_to_end_hangs_up_when_nothing_is_left_of_the_helper(world):
+    daemon = world.daemon(OS2G_CUDA_DOUBLE_DELAY_US="2000")
+    gpu = world.gpu("open")
+    with begin_and_kill_the_worker(daemon, gpu) as last:
+        daemon.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        assert daemon.process.poll() is None and not any("lost" in e for e in gpu.events)
+        last.end()
+        mounts.wait_until(lambda: daemon.process.poll() is not None)
+        mounts.wait_until(lambda: any("lost" in e for e in gpu.events))
+    assert daemon.process.returncode == 0
+    world.gpus.remove(gpu)
+    gpu.process.kill()  # it waits for the daemon to come back
+    gpu.stop()
 
 
 def test_the_example_streams_objects_into_gpu_memory(world):

@@ -23,6 +23,7 @@ struct vhost_config {
     const struct region_file *gpu_memory; // declared by the operator
     size_t n_gpu_memory;
     const char *helper_program; // for gdd/engine.h
+    int life_fd;                // for gdd/engine.h
     // What hosts are told is served (wire/ops.h); not copied.
     const char *source, *endpoint;
     // To the supervisor.

@@ -90,8 +90,10 @@ static void on_failed(void *arg, const char *text)
 
 static int need_engine(struct session *s)
 {
-    struct engine_config c = {
-        .program = s->vhost->config.helper_program, .failed = on_failed, .arg = s};
+    struct engine_config c = {.program = s->vhost->config.helper_program,
+                              .life_fd = s->vhost->config.life_fd,
+                              .failed = on_failed,
+                              .arg = s};
 
     if (s->engine)
         return 0;

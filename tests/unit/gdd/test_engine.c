@@ -8,6 +8,8 @@
 #include "gdd/engine.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -26,6 +28,7 @@ static bool on_double; // else on a real GPU (scripts/gpu-check)
 static struct loop *loop, *other;
 static uint8_t *arena;
 static int arena_fd;
+static int life_fd = -1;
 static struct engine *engine;
 static sem_t failed, opened, closed, put_ended;
 static char failed_text[256], opened_text[256];
@@ -65,6 +68,7 @@ static void on_closed(void *arg)
 static void make_engine(void *arg)
 {
     struct engine_config c = {.program = "/proc/self/exe",
+                              .life_fd = life_fd,
                               .arena_fd = arena_fd,
                               .arena = arena,
                               .arena_len = ARENA,
@@ -636,6 +640,32 @@ static void the_helper_ends_with_its_engine(void **state)
     gpu_free(g);
 }
 
+static void the_end_of_the_life_pipe_says_that_the_helper_has_ended(void **state)
+{
+    struct engine_open o;
+    struct gpu g = gpu_create(&o);
+    struct engine_memory *m;
+    struct pollfd p;
+    int fds[2];
+
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    life_fd = fds[1];
+    begin();
+    m = open_it(o, 0);
+    life_fd = -1;
+    close(fds[1]); // as if this process had ended
+    p = (struct pollfd){.fd = fds[0]};
+    assert_int_equal(poll(&p, 1, 50), 0);
+    kill(helper_pid(), SIGKILL);
+    assert_int_equal(poll(&p, 1, 1000 * WAIT_S), 1);
+    assert_true(p.revents & POLLHUP);
+    wait_for(&failed);
+    close(fds[0]);
+    close_it(m);
+    end();
+    gpu_free(g);
+}
+
 static int before_all(void **state)
 {
     const char *why = "";
@@ -685,6 +715,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(the_gpu_is_found_by_its_uuid, setup),
         cmocka_unit_test_setup(the_helper_has_no_descriptor_but_its_own, setup),
         cmocka_unit_test_setup(the_helper_ends_with_its_engine, setup),
+        cmocka_unit_test_setup(the_end_of_the_life_pipe_says_that_the_helper_has_ended, setup),
     };
 
     if (argc > 1 && !strcmp(argv[1], ENGINE_ARGUMENT))
