@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/rendezvous.h"
 
+#include "base/text.h"
+
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
+
+#define CONTROL_SUFFIX ".sock"
 
 char *rendezvous_directory(uid_t owner)
 {
@@ -38,7 +43,30 @@ static char *name_of(uid_t owner, const char *place, const char *suffix)
 
 char *rendezvous_control(uid_t owner, const char *place)
 {
-    return name_of(owner, place, ".sock");
+    return name_of(owner, place, CONTROL_SUFFIX);
+}
+
+static int is_control(const struct dirent *e)
+{
+    return e->d_name[0] != '.' && text_ends_with(e->d_name, CONTROL_SUFFIX);
+}
+
+char **rendezvous_controls(uid_t owner)
+{
+    char *directory = rendezvous_directory(owner), **paths = NULL;
+    struct dirent **entries;
+    int n = scandir(directory, &entries, is_control, alphasort);
+
+    if (n >= 0) {
+        paths = xcalloc((size_t)n + 1, sizeof(*paths));
+        for (int i = 0; i < n; i++) {
+            paths[i] = xasprintf("%s/%s", directory, entries[i]->d_name);
+            free(entries[i]);
+        }
+        free(entries);
+    }
+    free(directory);
+    return paths;
 }
 
 char *rendezvous_socket(uid_t owner, const char *directory)

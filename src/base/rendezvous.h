@@ -13,5 +13,8 @@ char *rendezvous_directory(uid_t owner);
 // The control socket of the daemon that serves a place: the directory (absolute) where it has
 // mounted, or, where there is no mount, the socket that it offers.
 char *rendezvous_control(uid_t owner, const char *place);
+// All control sockets of a user's daemons, by name; also of some that have ended. NULL at the end;
+// each and the array are the caller's to free. NULL: the directory cannot be read.
+char **rendezvous_controls(uid_t owner);
 // The vhost-user socket of the daemon that has mounted at a directory, unless it was told another.
 char *rendezvous_socket(uid_t owner, const char *directory);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mount_table.h"
+#include "base/rendezvous.h"
 #include "base/text.h"
 #include "cli/progress.h"
 #include "cli/session.h"
@@ -193,18 +194,23 @@ static json_t *ask(const char *dir)
     return rc < 0 ? NULL : status;
 }
 
-static int show_once(const char *dir, bool json)
+static void show(const json_t *status, bool json)
 {
-    json_t *status = ask(dir);
-
-    if (!status)
-        return 1;
     if (json) {
         json_dumpf(status, stdout, JSON_INDENT(2));
         putchar('\n');
     } else {
         show_table(status, NULL, 0);
     }
+}
+
+static int show_once(const char *dir, bool json)
+{
+    json_t *status = ask(dir);
+
+    if (!status)
+        return 1;
+    show(status, json);
     json_decref(status);
     return 0;
 }
@@ -234,25 +240,61 @@ static int watch(const char *dir, bool json, uint64_t interval_ns)
     return 1;
 }
 
-// Every mount, when none was named.
-static int show_all(bool json)
+// --- all, when none was named ---
+
+static int show_mounts(bool json, unsigned *shown)
 {
     struct mount_table table;
     int rc = mount_table_read(&table), failed = 0;
-    unsigned shown = 0;
 
     if (rc < 0)
         return session_fail(&status_command, NULL, rc);
     for (size_t i = 0; i < table.n; i++) {
         if (!table.entries[i].ours)
             continue;
-        if (shown++)
+        if ((*shown)++)
             putchar('\n');
         failed |= show_once(table.entries[i].directory, json);
     }
-    if (!shown)
-        fputs("nothing is mounted by os2g\n", stderr);
     mount_table_free(&table);
+    return failed;
+}
+
+// What a daemon has only a socket for is in no table of the kernel's: its control socket is looked
+// for. Of one that has ended the name may be left.
+static int show_exports(bool json, unsigned *shown)
+{
+    char **sockets = rendezvous_controls(geteuid());
+    int failed = 0;
+
+    for (char **s = sockets; s && *s; s++) {
+        json_t *status = NULL;
+        char *error = NULL;
+        int rc = control_request(*s, "status", TIMEOUT_MS, &status, &error);
+
+        if (rc == 0 && !json_is_string(json_object_get(status, "directory"))) {
+            if ((*shown)++)
+                putchar('\n');
+            show(status, json);
+        } else if (rc < 0 && rc != -ENOENT && rc != -ECONNREFUSED && rc != -EACCES) {
+            failed |= session_fail(&status_command, error, rc);
+        }
+        json_decref(status);
+        free(error);
+        free(*s);
+    }
+    free(sockets);
+    return failed;
+}
+
+static int show_all(bool json)
+{
+    unsigned shown = 0;
+    int failed = show_mounts(json, &shown);
+
+    failed |= show_exports(json, &shown);
+    if (!shown && !failed)
+        fputs("nothing is mounted or offered at a socket by os2g\n", stderr);
     return failed;
 }
 
@@ -314,7 +356,7 @@ static const struct cli_option options[] = {
 const struct cli_command status_command = {
     .name = "status",
     .synopsis = "[DIR|SOCKET]",
-    .summary = "Shows what a mount, or every mount, or an export at a socket, is doing",
+    .summary = "Shows what a mount or an export at a socket, or each of them, is doing",
     .options = options,
     .run = run,
 };

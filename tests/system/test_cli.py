@@ -15,6 +15,7 @@ import pytest
 import mounts
 import s3d
 import synthetic
+from test_socket import single  # noqa: F401 (a fixture)
 
 SPEC = "bench: big/one.bin 20M; small/%02d.bin 100K x 12; top.txt 5; void 0"
 COMMANDS = "mount umount status prefetch ls cat cp stat doctor".split()
@@ -498,6 +499,19 @@ def test_status_of_all_names_every_mount(bench, mount):
     places = [mount("bench", server=bench).path, mount("bench/small", server=bench).path]
     out = os2g("status", check=False).stdout.decode()
     assert not [p for p in places if f"on {p}," not in out]
+
+
+def test_status_of_all_names_exports_that_have_only_a_socket(bench, mount, single):
+    one = single("bench/small", bench)
+    assert one.line() == "ready"
+    place = mount("bench", server=bench).path
+    out = os2g("status", check=False).stdout.decode()
+    assert out.count(f"s3://bench/small/ on {one.path},") == 1
+    assert out.count(f" on {place},") == 1  # and not once more for its socket
+    one.process.kill()
+    one.process.wait()
+    done = os2g("status", check=False)  # the name that it has left says nothing
+    assert f" on {one.path}," not in done.stdout.decode() and one.path.name not in done.stderr.decode()
 
 
 def test_status_can_be_watched(bench, mount):
