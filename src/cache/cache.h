@@ -10,6 +10,7 @@
 
 #include "base/counter.h"
 #include "cache/dest.h"
+#include "cache/waited.h"
 #include "loop/loop.h"
 #include "s3/s3.h"
 
@@ -74,7 +75,8 @@ struct cache_op {
     struct loop_msg msg;
     struct list link;
     struct cache *cache;
-    bool is_load; // else a read
+    bool is_load;      // else a read
+    uint64_t since_ns; // it waits for memory, or for bytes; 0: for neither
 };
 
 // A read waits for bytes [from, to) of an extent from a GET under way.
@@ -116,6 +118,7 @@ struct cache_read {
     // how it went, for the policy and metrics: every byte was there when asked for / came with
     // pre-reading
     bool hit, preread;
+    struct cache_waited waited;
 
     // private
     struct cache_op op;
@@ -152,6 +155,9 @@ struct cache_land {
     // error of a cache_read. Nothing of it writes to dest any more.
     void (*done)(struct cache_land *l, int error);
 
+    // result
+    struct cache_waited waited;
+
     // private
     struct cache_op op;
     uint64_t id;
@@ -176,6 +182,7 @@ struct cache_fetch {
     // result
     uint64_t size;
     char etag[256]; // "": the store gives none, or one too long to be kept
+    struct cache_waited waited;
 
     // private
     struct cache_op op;
@@ -217,6 +224,9 @@ struct cache_load {
     // room in the line.
     bool background;
     void (*done)(struct cache_load *l, int error);
+
+    // result, unless it is background
+    struct cache_waited waited;
 
     // private
     struct cache_op op;

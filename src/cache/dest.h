@@ -37,7 +37,8 @@ struct cache_dest {
     // pieces are the len bytes in order. Else only put is allowed.
     bool direct;
     const struct iovec *iov;
-    int n_iov;
+    int n_iov; // 0: an engine's, which takes nothing but pages of the cache; else put copies at
+               // once
     // Set by the wire, on any thread: no byte may be written any more, whatever is under way ends
     // with -ECANCELED. Who writes looks at it first, on the loop where it writes; after a
     // cache_fence nobody does who had not seen it.

@@ -2,6 +2,8 @@
 // What ends a landing early, and what landings have in common.
 #include "cache/shard.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 
 // --- a host's memory ---
@@ -36,6 +38,13 @@ int landing_error(int error)
     default:
         return -EIO;
     }
+}
+
+void direct_waited(const struct s3_get *get, uint64_t since_ns, struct cache_waited *w)
+{
+    struct cache_asked asked = {get->sent_ns, get->first_byte_ns, true};
+
+    cache_waited_bytes(w, &asked, since_ns, clock_monotonic_ns());
 }
 
 // --- cancelling ---

@@ -3,6 +3,8 @@
 // table is not asked and learns nothing: before the answer there is no version to ask for.
 #include "cache/shard.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +19,7 @@ struct fetching {
     struct cache_fetch *user;
     struct s3_get get;
     struct dest_place place;
+    uint64_t since_ns;
     uint64_t at; // landed
     bool too_large;
     char *drain; // DRAIN_MAX bytes that nobody looks at
@@ -80,6 +83,7 @@ static void on_done(struct s3_get *get, int error)
     else
         error = landing_error(error);
     get_tell(get, error);
+    direct_waited(get, f->since_ns, &user->waited);
     if (error == 0)
         counter_add(&f->shard->read_bytes, f->at);
     list_remove(&f->op.link);
@@ -103,6 +107,7 @@ static void on_start(struct loop_msg *msg)
         .op = {.user = user, .id = user->id, .dest = user->dest, .cancel = cancel},
         .shard = &op->cache->shards[user->shard],
         .user = user,
+        .since_ns = clock_monotonic_ns(),
         .get =
             {
                 .key = user->key,
@@ -128,6 +133,7 @@ void cache_fetch_start(struct cache *c, struct cache_fetch *f)
     f->id = atomic_fetch_add_explicit(&c->next_id, 1, memory_order_relaxed);
     f->size = 0;
     f->etag[0] = 0;
+    f->waited = (struct cache_waited){0};
     f->shard = (unsigned)(XXH3_64bits(f->key, f->key_len) % c->n_shards);
     loop_post(c->shards[f->shard].loop, &f->op.msg, on_start);
 }

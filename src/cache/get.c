@@ -3,6 +3,7 @@
 // goes on as soon as those are there.
 #include "cache/shard.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <stdlib.h>
@@ -126,6 +127,7 @@ struct cache_get *get_start(struct shard *s, struct cache_extent *x, uint32_t fr
     g->unread_from = unread_from;
     g->background = background;
     g->ahead = ahead;
+    g->on_demand = !background;
     list_init(&g->waits);
     list_push_back(&x->gets, &g->link);
     extent_pin(&s->pool, x, from, to);
@@ -154,6 +156,14 @@ void get_raise(struct cache_get *g)
         return;
     g->background = false;
     s3_get_raise(&g->get);
+}
+
+void get_waited(const struct cache_get *g, struct cache_op *op, struct cache_waited *w)
+{
+    struct cache_asked asked = {g->get.sent_ns, g->get.first_byte_ns, g->on_demand};
+
+    cache_waited_bytes(w, &asked, op->since_ns, clock_monotonic_ns());
+    op->since_ns = 0;
 }
 
 void get_abandon(struct cache_get *g)

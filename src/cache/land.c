@@ -9,6 +9,8 @@
 // What comes directly takes no memory of the pool and leaves nothing there: the host has it.
 #include "cache/shard.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,7 @@ struct piece {
     union {
         struct {
             struct s3_get get;
+            uint64_t since_ns;
             uint32_t at; // landed up to here
             struct dest_place place;
         };
@@ -105,6 +108,7 @@ static void on_got(struct s3_get *get, int error)
 
     if (error == -ESTALE || error == -ENOENT)
         atomic_store_explicit(&o->stale, true, memory_order_relaxed);
+    direct_waited(get, p->since_ns, &p->landing->user->waited);
     if (error == 0)
         counter_add(&p->landing->shard->read_bytes, p->to - p->from);
     error = landing_error(error);
@@ -118,6 +122,7 @@ static void start_get(struct piece *p)
     const struct cache_object *o = ld->user->object;
 
     p->at = p->from;
+    p->since_ns = clock_monotonic_ns();
     p->place = (struct dest_place){0};
     p->get = (struct s3_get){
         .key = o->key,
@@ -151,6 +156,7 @@ static void on_read(struct cache_read *r, int error)
     struct landing *ld = p->landing;
     struct cache_dest *d = ld->op.dest;
 
+    cache_waited_merge(&ld->user->waited, &r->waited);
     if (error == 0) {
         p->put = (struct cache_put){.done = on_put};
         error = ld->error ? ld->error
@@ -303,6 +309,7 @@ static void on_visit(struct loop_msg *msg)
         (struct landing_op){.user = user, .id = user->id, .dest = user->dest, .cancel = cancel};
     ld->shard = &op->cache->shards[shard_of(op->cache, user->object, number)];
     ld->user = user;
+    user->waited = (struct cache_waited){0};
     ld->number = number;
     ld->from = ld->next = (uint32_t)(user->offset % CACHE_EXTENT);
     ld->to = ld->from + user->len;

@@ -2,6 +2,8 @@
 // Loads: whole objects of one extent, from OPEN on or ahead of a plan's reader.
 #include "cache/shard.h"
 
+#include "base/clock.h"
+
 // What a demand load is content with when the pool is full of bytes nobody has read yet.
 #define LOAD_MIN ((uint32_t)1 << 20)
 
@@ -10,12 +12,15 @@ static struct cache_load *load_of(struct list *link)
     return container_of(list_entry(link, struct cache_op, link), struct cache_load, op);
 }
 
-static bool headed(const struct cache_extent *x)
+static const struct cache_get *headed(const struct cache_extent *x)
 {
-    list_for_each (link, &x->gets)
-        if (list_entry(link, struct cache_get, link)->headed)
-            return true;
-    return false;
+    list_for_each (link, &x->gets) {
+        const struct cache_get *g = list_entry(link, struct cache_get, link);
+
+        if (g->headed)
+            return g;
+    }
+    return NULL;
 }
 
 // What a load that can end now ends with; 1: not yet.
@@ -33,7 +38,8 @@ static int load_result(const struct cache_load *l, bool complete, bool head, boo
 
 void loads_check(struct shard *s, struct cache_extent *x, int error)
 {
-    bool complete, head, landing, wanted;
+    const struct cache_get *head;
+    bool complete, landing, wanted;
 
     if (list_empty(&x->loads))
         return;
@@ -44,11 +50,14 @@ void loads_check(struct shard *s, struct cache_extent *x, int error)
     wanted = !list_empty(&x->wants);
     list_for_each_safe (link, &x->loads) {
         struct cache_load *l = load_of(link);
-        int result = load_result(l, complete, head, landing || (l->background && wanted), error);
+        int result =
+            load_result(l, complete, head != NULL, landing || (l->background && wanted), error);
 
         if (result > 0)
             continue;
         list_remove(&l->op.link);
+        if (head && l->op.since_ns)
+            get_waited(head, &l->op, &l->waited);
         l->done(l, result);
     }
 }
@@ -102,8 +111,12 @@ bool load_try(struct shard *s, struct cache_load *l, bool first)
     else
         ok = load_demand(s, x, first);
     if (ok) {
+        shard_waited(&l->op, &l->waited);
         list_push_back(&x->loads, &l->op.link);
         loads_check(s, x, 0);
+        // l may be no more
+        if (x->loads.prev == &l->op.link && !l->background)
+            l->op.since_ns = clock_monotonic_ns();
     }
     extent_let_go(x);
     return ok;
@@ -127,5 +140,7 @@ void cache_load_start(struct cache *c, struct cache_load *l)
     assert(l->object->size <= CACHE_EXTENT);
     l->op.cache = c;
     l->op.is_load = true;
+    l->op.since_ns = 0;
+    l->waited = (struct cache_waited){0};
     loop_post(c->shards[shard_of(c, l->object, 0)].loop, &l->op.msg, on_load);
 }

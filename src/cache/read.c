@@ -10,6 +10,8 @@
 // so that reads never wait for each other in a circle.
 #include "cache/shard.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,7 +147,8 @@ static void wait_for(struct cache_read *r, unsigned part, struct cache_get *g, u
         .read = r, .get = g, .part = part, .from = r->parts[part].scanned, .to = to};
     list_push_back(&g->waits, &w->link);
     r->parts[part].scanned = to;
-    r->waiting++;
+    if (r->waiting++ == 0)
+        r->op.since_ns = clock_monotonic_ns();
     r->hit = false;
     get_raise(g);
 }
@@ -203,7 +206,9 @@ static struct cache_read *wait_over(struct cache_wait *w)
     struct cache_read *r = w->read;
 
     w->read = NULL;
-    r->waiting--;
+    // whichever comes last is what was waited for
+    if (--r->waiting == 0)
+        get_waited(w->get, &r->op, &r->waited);
     return r;
 }
 
@@ -261,6 +266,7 @@ bool read_try(struct shard *s, struct cache_read *r, bool first)
     }
     if (!enough)
         return false;
+    shard_waited(&r->op, &r->waited);
     list_push_back(&s->reads, &r->op.link);
     scan(s, r);
     return true;
@@ -296,6 +302,8 @@ void cache_read_start(struct cache *c, struct cache_read *r)
     assert(r->len > 0 && r->len <= CACHE_READ_MAX && r->offset + r->len <= r->object->size);
     r->op.cache = c;
     r->op.is_load = false;
+    r->op.since_ns = 0;
+    r->waited = (struct cache_waited){0};
     r->id = atomic_fetch_add_explicit(&c->next_id, 1, memory_order_relaxed);
     r->n_iov = 0;
     r->hit = true;

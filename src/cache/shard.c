@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/shard.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 
 // GETs ahead of readers at a time over all loops when settings do not say how many connections
@@ -42,8 +44,17 @@ void shard_pump(struct shard *s)
 
 void shard_enqueue(struct shard *s, struct cache_op *op)
 {
+    op->since_ns = clock_monotonic_ns();
     list_push_back(&s->queue, &op->link);
     counter_add(&s->waiting, 1);
+}
+
+void shard_waited(struct cache_op *op, struct cache_waited *w)
+{
+    if (!op->since_ns)
+        return;
+    cache_waited_memory(w, op->since_ns, clock_monotonic_ns());
+    op->since_ns = 0;
 }
 
 // --- objects ---

@@ -78,6 +78,7 @@ struct cache_get {
     uint32_t unread_from;
     bool ahead;      // counts in ahead_running
     bool background; // not raised yet
+    bool on_demand;  // somebody waited when it was started
     bool headed, cancelled;
 };
 
@@ -86,6 +87,8 @@ struct cache_get {
 struct cache_get *get_start(struct shard *s, struct cache_extent *x, uint32_t from, uint32_t to,
                             uint32_t unread_from, bool background, bool ahead);
 void get_raise(struct cache_get *g); // a reader wants it
+// op has waited for bytes of g, which are there now, or never come.
+void get_waited(const struct cache_get *g, struct cache_op *op, struct cache_waited *w);
 // Cancels it if nobody waits for it and most of it is still to come.
 void get_abandon(struct cache_get *g);
 // Why whoever asked is told error, where that is only -EIO: a line of the log.
@@ -149,6 +152,8 @@ int dest_iov(const struct cache_dest *d, struct dest_place *place, uint64_t at, 
 // Has the landing of this user cancelled, if it is there.
 void landing_cancel(struct shard *s, const void *user, uint64_t id);
 int landing_error(int error); // of a GET, as whoever asked for the landing is told
+// A GET that was received directly, started for whoever waits for it, has ended.
+void direct_waited(const struct s3_get *get, uint64_t since_ns, struct cache_waited *w);
 
 // --- shard.c ---
 
@@ -158,6 +163,8 @@ void shard_fini(struct shard *s);  // after its loop has been stopped
 // Hands memory that has become available to those who wait for it, soon.
 void shard_pump(struct shard *s);
 void shard_enqueue(struct shard *s, struct cache_op *op); // waits for memory
+// It has got it, perhaps at once.
+void shard_waited(struct cache_op *op, struct cache_waited *w);
 // An object's last reference has gone: its pages follow, shard after shard.
 void shard_drop_object(struct loop_msg *msg);
 

@@ -107,6 +107,8 @@ static int on_head(struct s3_request *r, const struct http_head *head)
     if (rc < 0)
         return rc;
     g->winner = r;
+    if (!g->user->first_byte_ns)
+        g->user->first_byte_ns = r->x.first_byte_ns;
     loop_timer_stop(&g->timer);
     counter_add(&r->client->stats.hedges_won, r == g->second);
     if (g->second)
@@ -215,6 +217,8 @@ static void on_sent(struct s3_request *r)
     struct hedge *h = &r->client->hedge;
     uint64_t delay;
 
+    if (!g->user->sent_ns)
+        g->user->sent_ns = r->sent_ns;
     if (r == g->second)
         counter_add(&r->client->stats.hedges, 1);
     if (r != &g->first || !may_hedge(g))

@@ -82,7 +82,10 @@ struct s3_get {
 
     char error_text[S3_ERROR_TEXT];
     uint64_t landed; // bytes so far
-    void *op;        // private
+    // When the first request for it was let go (before, it stood in line for one of the endpoint's
+    // connections), and when the first good answer began; 0: not yet.
+    uint64_t sent_ns, first_byte_ns;
+    void *op; // private
 };
 void s3_get_start(struct s3_client *c, struct s3_get *g);
 void s3_get_cancel(struct s3_get *g); // done(-ECANCELED) follows unless it had ended
