@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/progress.h"
 #include "cli/session.h"
+#include "cli/status_stalls.h"
 #include "daemon/control_client.h"
 
 #include <jansson.h>
@@ -176,6 +177,7 @@ static void show_table(const json_t *now, const json_t *before, double seconds)
     show_latency(now, "GET, first byte", "get");
     show_latency(now, "HEAD, first byte", "head");
     show_latency(now, "LIST, first byte", "list");
+    status_show_stalls(now);
 }
 
 // The status of the mount that dir lies in; NULL after a complaint.

@@ -245,6 +245,18 @@ static json_t *options_status(const struct export_options *o)
     return object;
 }
 
+// The same text as .os2g/stalls.
+static json_t *stalls_status(const struct fs *fs)
+{
+    struct buf text = {0};
+    json_t *o;
+
+    fs_stalls(fs, &text);
+    o = json_loadb(text.data, text.len, 0, NULL);
+    buf_free(&text);
+    return o;
+}
+
 json_t *status_collect(const struct export *e, uint64_t restarts, uint64_t started_ns)
 {
     json_t *o = json_object(), *worker = json_object();
@@ -265,6 +277,7 @@ json_t *status_collect(const struct export *e, uint64_t restarts, uint64_t start
     json_object_set_new(o, "fuse", fuse_status(e->wire));
     json_object_set_new(o, "vhost", vhost_status(e));
     json_object_set_new(o, "fs", fs_status(e->fs));
+    json_object_set_new(o, "stalls", stalls_status(e->fs));
     json_object_set_new(o, "cache", cache_status(e->cache));
     json_object_set_new(o, "store", store_status(e));
     json_object_set_new(o, "options", options_status(e->options));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/impl.h"
+#include "wire/control.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -40,6 +41,8 @@ void fs_attr_fill(struct fs *fs, uint32_t node, struct fs_attr *ret)
     };
     if (node == NODE_GDD_FILE)
         gdd_attr_fill(fs, ret);
+    if (node == NODE_STALLS_FILE)
+        ret->size = OS2G_STALLS_BYTES; // libos2g reads no further than what a file has
 }
 
 void fs_entry_fill(struct fs *fs, uint32_t node, uint64_t valid_ns, struct fs_entry *ret)

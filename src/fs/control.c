@@ -39,26 +39,34 @@ static int add_paths(struct run_plan *rp, const struct os2g_plan_request *r)
     return 0;
 }
 
-static int begin(struct fs *fs, uint32_t handle, const struct os2g_plan_request *r)
+// A process of a host; its number may be another host's too.
+static uint64_t owner_of(const struct fs_request *req)
+{
+    return (uint64_t)(req->gpu ? req->gpu->host : 0) << 32 | req->pid;
+}
+
+static int begin(struct fs *fs, const struct fs_request *req, uint32_t handle,
+                 const struct os2g_plan_request *r)
 {
     struct run_plan *rp;
     int rc;
 
     control_handle_forget_private(fs, handle);
-    rc = run_plan_new(&rp, fs, r->window_bytes);
+    rc = run_plan_new(&rp, fs, r->window_bytes, owner_of(req));
     if (rc == 0)
         handles_set_private(fs->handles, handle, rp);
     return rc;
 }
 
-static int carry_out(struct fs *fs, uint32_t handle, const struct os2g_plan_request *r)
+static int carry_out(struct fs *fs, const struct fs_request *req, uint32_t handle,
+                     const struct os2g_plan_request *r)
 {
     struct run_plan *rp = handles_private(fs->handles, handle);
     bool open = rp && !run_plan_committed(rp);
 
     switch (r->op) {
     case OS2G_PLAN_BEGIN:
-        return begin(fs, handle, r);
+        return begin(fs, req, handle, r);
     case OS2G_PLAN_ADD:
         return open ? add_paths(rp, r) : rp ? -EINVAL : -ESTALE;
     case OS2G_PLAN_COMMIT:
@@ -101,7 +109,7 @@ static void plan_ioctl(struct fs *fs, struct fs_request *req, uint32_t slot, con
         req->reply->error(req, -EINVAL);
         return;
     }
-    rc = carry_out(fs, slot, &r);
+    rc = carry_out(fs, req, slot, &r);
     if (rc < 0) {
         req->reply->error(req, rc);
         return;

@@ -25,6 +25,9 @@ struct fetching {
     struct list plan_uses;
     struct object *object;     // LANDING of one that others may read, too
     struct cache_object *bare; // LANDING behind FIRST
+    enum plan_lead lead;       // what plans have done for it
+    struct cache_waited waited;
+    uint64_t since_ns; // HEAD
     uint64_t size;
     unsigned tries;
     bool cancelled, known;
@@ -66,8 +69,11 @@ static void reply(struct fetching *f, int error)
 // The host has its answer.
 static void end(struct fetching *f)
 {
+    struct stall_tally stalled = {0};
     struct fs *fs = f->fs;
 
+    stalls_wait(&fs->stalls, STALL_FETCH, f->lead, &f->waited, f->key.data + f->prefix_len,
+                f->key.len - f->prefix_len, &stalled);
     plan_uses_end(&f->plan_uses);
     drop_objects(f);
     buf_free(&f->key);
@@ -101,6 +107,7 @@ static void on_landed(struct range_land *r, int error)
 {
     struct fetching *f = container_of(r, struct fetching, range);
 
+    cache_waited_merge(&f->waited, &r->waited);
     if (!again(f, error))
         finish(f, error);
 }
@@ -150,6 +157,7 @@ static void on_first(struct cache_fetch *first, int error)
     struct fetching *f = container_of(first, struct fetching, first);
     bool all = error == 0 && first->size <= CACHE_EXTENT;
 
+    cache_waited_merge(&f->waited, &first->waited);
     f->error = error;
     f->size = first->size;
     if (all || (error && error != -ESTALE)) {
@@ -163,8 +171,10 @@ static void on_first(struct cache_fetch *first, int error)
 static void on_head(struct s3_head *h, int error, const struct s3_object_info *info)
 {
     struct fetching *f = container_of(h, struct fetching, head);
+    struct cache_asked asked = {.sent_ns = f->since_ns, .on_demand = true};
     struct node_version v;
 
+    cache_waited_bytes(&f->waited, &asked, f->since_ns, clock_monotonic_ns());
     if (!error && f->cancelled)
         error = -ECANCELED;
     if (error) {
@@ -192,6 +202,7 @@ static void ask(struct fetching *f)
         cache_fetch_start(f->fs->cache, &f->first);
     } else {
         f->state = HEAD;
+        f->since_ns = clock_monotonic_ns();
         f->head = (struct s3_head){.key = f->key.data, .key_len = f->key.len, .done = on_head};
         s3_head_start(f->fs->s3, &f->head);
     }
@@ -223,7 +234,7 @@ static struct object *planned(struct fetching *f, const char *key, size_t len)
 {
     struct object *o;
 
-    if (!plan_uses_begin(f->fs, &f->plan_uses, key, len))
+    if (!plan_uses_begin(f->fs, &f->plan_uses, key, len, &f->lead))
         return NULL;
     o = plan_uses_object(&f->plan_uses);
     if (o)

@@ -20,6 +20,8 @@ struct file {
     struct stream stream;
     uint64_t given[FILE_PAGES / 64]; // pages of a small object that the host was given
     struct list plan_uses;           // plan_run.c: entries of plans that this file is
+    enum plan_lead lead;             // what plans have done for it
+    struct stall_tally stalled;
 };
 
 // The reference is the caller's. The node is held.
@@ -28,6 +30,9 @@ struct file *file_new(struct fs *fs, uint32_t node, const char *path, size_t len
 void file_unref(struct file *f);
 struct file *file_of_handle(struct fs *fs, uint32_t handle);
 void fs_file_handle_free(struct fs *fs, uint32_t handle);
+
+// Its reader has waited, for an OPEN or a READ.
+void file_waited(struct file *f, const struct cache_waited *w);
 
 // The store has another version than this node's.
 void file_found_stale(struct fs *fs, uint32_t node);

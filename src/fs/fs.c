@@ -6,6 +6,7 @@
 #include "fs/gdd_file.h"
 #include "fs/impl.h"
 #include "fs/plan_run.h"
+#include "fs/stalls_file.h"
 
 #include <string.h>
 
@@ -69,6 +70,8 @@ void fs_close(struct fs *fs, void (*closed)(void *arg), void *arg)
             control_handle_forget_private(fs, h);
         else if (handles_kind(fs->handles, h) == HANDLE_GDD)
             gdd_handle_forget_private(fs, h);
+        else if (handles_kind(fs->handles, h) == HANDLE_STALLS)
+            stalls_handle_forget_private(fs, h);
     }
     dirs_stop(fs);
     fs_busy_end(fs);
@@ -88,7 +91,7 @@ static void take_over_handles(struct fs *fs)
             handles_free(fs->handles, h);
         else if (kind == HANDLE_GDD)
             gdd_take_over(fs, h);
-        else if (kind != HANDLE_CONTROL)
+        else if (kind != HANDLE_CONTROL && kind != HANDLE_STALLS)
             nodes_hold(fs->nodes, node);
     }
 }
@@ -124,6 +127,7 @@ int fs_new(struct fs **ret, struct loop *l, const struct fs_options *o, struct s
     list_init(&fs->run_plans);
     list_init(&fs->gdd_files);
     fs->gdd_unique = (uint64_t)1 << 63; // beyond those of any host
+    stalls_init(&fs->stalls, clock_monotonic_ns(), clock_wall_s());
     dirs_init(fs);
     rc = open_tables(fs, o, ret_error);
     if (rc == 0) {
@@ -147,6 +151,8 @@ static void drop_private(struct fs *fs)
 
         if (f && handles_kind(fs->handles, h) == HANDLE_GDD)
             gdd_handle_forget_private(fs, h);
+        else if (f && handles_kind(fs->handles, h) == HANDLE_STALLS)
+            stalls_handle_forget_private(fs, h);
         if (!f || handles_kind(fs->handles, h) != HANDLE_FILE)
             continue;
         handles_set_private(fs->handles, h, NULL);
@@ -164,6 +170,7 @@ void fs_free(struct fs *fs)
     dirs_fini(fs);
     objects_fini(fs);
     hmap_fini(&fs->transfers);
+    stalls_fini(&fs->stalls);
     if (fs->s3)
         s3_client_free(fs->s3);
     handles_close(fs->handles);
@@ -205,6 +212,11 @@ void fs_stats_read(const struct fs *fs, struct fs_stats *ret)
         .fetches = counter_read(&fs->stats.fetches),
         .fetch_bytes = counter_read(&fs->stats.fetch_bytes),
     };
+}
+
+void fs_stalls(const struct fs *fs, struct buf *out)
+{
+    stalls_json(&fs->stalls, (unsigned)fs->transfers.n, clock_monotonic_ns(), out);
 }
 
 const struct s3_client *fs_s3_client(const struct fs *fs)

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+struct buf;
 struct cache_dest;
 struct fs;
 struct fs_request;
@@ -176,3 +177,5 @@ struct fs_stats {
 };
 void fs_stats_read(const struct fs *fs, struct fs_stats *ret); // any thread
 const struct s3_client *fs_s3_client(const struct fs *fs);     // for its stats
+// Appends the stall report as JSON, as .os2g/stalls has it. On the namespace loop.
+void fs_stalls(const struct fs *fs, struct buf *out);

@@ -17,6 +17,7 @@ enum handle_kind {
     HANDLE_DIR,
     HANDLE_CONTROL,
     HANDLE_GDD,
+    HANDLE_STALLS,
     HANDLE_KINDS,
 };
 

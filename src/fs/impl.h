@@ -13,6 +13,7 @@
 #include "fs/names.h"
 #include "fs/nodes.h"
 #include "fs/snapshot.h"
+#include "fs/stalls.h"
 
 struct fs {
     struct loop *loop;
@@ -38,6 +39,7 @@ struct fs {
 
     struct hmap transfers; // transfer.c
     struct list run_plans; // plan_run.c
+    struct stalls stalls;
     struct list gdd_files; // gdd_file.c
     unsigned gdd_reads;    // under way or not reaped
     uint64_t gdd_unique;

@@ -152,6 +152,8 @@ static void lookup_control(struct fs *fs, struct fs_request *req, const char *na
         reply_node(fs, req, NODE_CONTROL_FILE, UINT64_MAX);
     else if (len == strlen(OS2G_GDD_FILE) && !memcmp(name, OS2G_GDD_FILE, len))
         reply_node(fs, req, NODE_GDD_FILE, UINT64_MAX);
+    else if (len == strlen(OS2G_STALLS_FILE) && !memcmp(name, OS2G_STALLS_FILE, len))
+        reply_node(fs, req, NODE_STALLS_FILE, UINT64_MAX);
     else
         fs_reply_negative(fs, req);
 }

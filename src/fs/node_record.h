@@ -41,7 +41,7 @@ struct node_header {
     char unused[80];
 };
 _Static_assert(sizeof(struct node_header) == sizeof(struct node_record), "takes a record's place");
-#define NODE_MAGIC 0x6f73326e6f646532 // "os2node2"
+#define NODE_MAGIC 0x6f73326e6f646533 // "os2node3"
 
 static inline struct node_record *node_at(const struct table *t, uint32_t slot)
 {

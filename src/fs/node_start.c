@@ -26,6 +26,9 @@ static void make_fixed(struct nodes *n, int64_t now_s)
                NULL);
     *nodes_at(n, NODE_GDD_FILE) = (struct node_record){0};
     nodes_fill(n, NODE_GDD_FILE, NODE_CONTROL_DIR, OS2G_GDD_FILE, strlen(OS2G_GDD_FILE), NULL);
+    *nodes_at(n, NODE_STALLS_FILE) = (struct node_record){0};
+    nodes_fill(n, NODE_STALLS_FILE, NODE_CONTROL_DIR, OS2G_STALLS_FILE, strlen(OS2G_STALLS_FILE),
+               NULL);
     for (uint32_t slot = NODE_CONTROL_DIR; slot <= NODE_FIXED_LAST; slot++) {
         nodes_at(n, slot)->generation = 0;
         nodes_set_state(n, slot, slot == NODE_CONTROL_DIR ? NODE_DIR : NODE_FILE);

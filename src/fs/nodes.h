@@ -22,7 +22,8 @@ struct nodes;
 #define NODE_CONTROL_DIR  2
 #define NODE_CONTROL_FILE 3
 #define NODE_GDD_FILE     4
-#define NODE_FIXED_LAST   NODE_GDD_FILE // always there
+#define NODE_STALLS_FILE  5
+#define NODE_FIXED_LAST   NODE_STALLS_FILE // always there
 
 enum node_kind {
     NODE_FREE,

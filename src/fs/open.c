@@ -6,6 +6,7 @@
 #include "fs/file.h"
 #include "fs/gdd_file.h"
 #include "fs/plan_run.h"
+#include "fs/stalls_file.h"
 #include "wire/control.h"
 
 #include <string.h>
@@ -81,6 +82,15 @@ struct file *file_of_handle(struct fs *fs, uint32_t handle)
     f->handle = handle;
     handles_set_private(fs->handles, handle, f);
     return f;
+}
+
+void file_waited(struct file *f, const struct cache_waited *w)
+{
+    const struct cache_object *o = f->object->cache;
+    size_t prefix_len = strlen(f->fs->o.prefix);
+
+    stalls_wait(&f->fs->stalls, STALL_READ, f->lead, w, o->key + prefix_len,
+                o->key_len - prefix_len, &f->stalled);
 }
 
 // What a listing says of this name is not to be believed.
@@ -181,6 +191,8 @@ static void on_answered(struct loop_msg *msg)
     struct buf path = {0};
     int error = op->error ? open_error(fs, op->file, op->error) : 0;
 
+    file_waited(op->file, &op->load.waited);
+    file_waited(op->file, &op->read.waited);
     if (!error && op->file->whole.asked) {
         nodes_path(fs->nodes, op->file->node, &path);
         ahead_fetched(fs, path.data, path.len, clock_monotonic_ns() - op->started_ns);
@@ -248,7 +260,7 @@ static void look_ahead(struct file *f)
     struct buf path = {0};
 
     nodes_path(f->fs->nodes, f->node, &path);
-    if (!plan_uses_begin(f->fs, &f->plan_uses, path.data, path.len))
+    if (!plan_uses_begin(f->fs, &f->plan_uses, path.data, path.len, &f->lead))
         ahead_opened(f->fs, path.data, path.len);
     buf_free(&path);
 }
@@ -307,6 +319,10 @@ void fs_op_open(struct fs *fs, struct fs_request *req, uint64_t node, int flags)
         gdd_open(fs, req);
         return;
     }
+    if (slot == NODE_STALLS_FILE) {
+        stalls_file_open(fs, req);
+        return;
+    }
     if (req->replayed)
         handle = handles_find_unique(fs->handles, HANDLE_FILE, node, req->unique);
     if (handle)
@@ -362,6 +378,11 @@ static bool release(struct fs *fs, uint64_t handle)
     slot = handles_slot(fs->handles, handle, HANDLE_GDD);
     if (slot) {
         gdd_handle_free(fs, slot);
+        return true;
+    }
+    slot = handles_slot(fs->handles, handle, HANDLE_STALLS);
+    if (slot) {
+        stalls_handle_free(fs, slot);
         return true;
     }
     return false;

@@ -16,7 +16,7 @@ struct run_plan {
     unsigned refs;     // the owner, and what is in progress
     bool committed, stepping, again;
     bool unlisted; // listing was refused or failed: names are asked for one by one
-    uint64_t begun_ns;
+    uint64_t begun_ns, owner;
     uint32_t entries, impossible; // impossible: paths that no key can have, not in entries
     struct list uses;
     struct hmap held; // objects fetched and not consumed, by entry
@@ -301,18 +301,22 @@ static void on_tick(struct loop_timer *t)
 
 // --- what readers do ---
 
-bool plan_uses_begin(struct fs *fs, struct list *uses, const char *path, size_t len)
+bool plan_uses_begin(struct fs *fs, struct list *uses, const char *path, size_t len,
+                     enum plan_lead *ret_lead)
 {
     bool any = false;
 
+    *ret_lead = PLAN_UNPLANNED;
     list_for_each_safe (it, &fs->run_plans) {
         struct run_plan *rp = list_entry(it, struct run_plan, link);
+        enum plan_lead lead;
         struct plan_use *use;
         uint32_t entry;
 
         if (!rp->committed)
             continue;
-        entry = plan_open(rp->plan, path, len);
+        entry = plan_open(rp->plan, path, len, &lead);
+        *ret_lead = MAX(*ret_lead, lead);
         if (entry == PLAN_NO_ENTRY)
             continue;
         use = xcalloc(1, sizeof(*use));
@@ -390,7 +394,7 @@ static int room_for_plan(const struct fs *fs, uint64_t *ret_memory)
     return 0;
 }
 
-int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes)
+int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, uint64_t owner)
 {
     struct plan_config c = {.window_bytes = window_bytes};
     struct cache_stats pool;
@@ -407,6 +411,7 @@ int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes)
     rp->fs = fs;
     rp->refs = 1;
     rp->begun_ns = clock_monotonic_ns();
+    rp->owner = owner;
     rp->plan = plan_new(&c);
     list_init(&rp->uses);
     loop_timer_init(&rp->tick, fs->loop, on_tick);
@@ -437,6 +442,7 @@ void run_plan_commit(struct run_plan *rp)
 {
     rp->committed = true;
     plan_commit(rp->plan);
+    stalls_plan_begun(&rp->fs->stalls, rp->owner, clock_monotonic_ns());
     loop_timer_start_ns(&rp->tick, TICK_NS);
     step(rp);
 }
@@ -450,6 +456,8 @@ void run_plan_free(struct run_plan *rp)
 {
     if (!rp)
         return;
+    if (rp->committed)
+        stalls_plan_ended(&rp->fs->stalls, rp->owner, clock_monotonic_ns());
     loop_timer_stop(&rp->tick);
     list_remove(&rp->link);
     list_for_each_safe (it, &rp->uses)

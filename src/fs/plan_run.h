@@ -11,8 +11,9 @@ struct run_plan;
 #define PLANS_MAX    64  // of one file system
 #define PLANS_MEMORY GIB // of all of them
 
-// window_bytes 0: half of the pool. -ENOSPC: there are too many, or they are too large.
-int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes);
+// window_bytes 0: half of the pool. owner: the process that declares it, for the stall report.
+// -ENOSPC: there are too many, or they are too large.
+int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, uint64_t owner);
 // path: as a user writes it, below the mount; "./" and "/" in front of it are left out. One that
 // no file can have counts as missing.
 int run_plan_add(struct run_plan *rp, const char *path, size_t len);
@@ -22,8 +23,9 @@ void run_plan_free(struct run_plan *rp); // at any time; NULL is allowed
 void run_plan_stats(const struct run_plan *rp, struct plan_stats *ret);
 
 // The file at path was opened, or is fetched: true if it is in a plan. uses: its entries, until
-// plan_uses_end: its last byte was read, or it was closed.
-bool plan_uses_begin(struct fs *fs, struct list *uses, const char *path, size_t len);
+// plan_uses_end: its last byte was read, or it was closed. lead: of the plan that has done most.
+bool plan_uses_begin(struct fs *fs, struct list *uses, const char *path, size_t len,
+                     enum plan_lead *ret_lead);
 void plan_uses_end(struct list *uses);
 // It was not read: the entries wait for another reader.
 void plan_uses_cancel(struct list *uses);

@@ -54,6 +54,7 @@ static void on_piece(struct loop_msg *msg)
     struct range_land *r = p->range;
 
     p->range = NULL;
+    cache_waited_merge(&r->waited, &p->land.waited);
     r->running--;
     if (p->error)
         cancel(r, p->error);
@@ -67,6 +68,7 @@ void range_land_start(struct range_land *r)
     r->next = 0;
     r->running = 0;
     r->error = 0;
+    r->waited = (struct cache_waited){0};
     for (size_t i = 0; i < ARRAY_LEN(r->pieces); i++)
         r->pieces[i].range = NULL;
     start_pieces(r);

@@ -25,6 +25,9 @@ struct range_land {
     uint64_t dest_at;
     void (*done)(struct range_land *r, int error); // on the namespace loop, once; as cache_land
 
+    // result
+    struct cache_waited waited;
+
     // private
     uint64_t next; // how much of len has been asked for
     unsigned running;

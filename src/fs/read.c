@@ -8,6 +8,7 @@
 #include "fs/file.h"
 #include "fs/plan_run.h"
 #include "fs/range.h"
+#include "fs/stalls_file.h"
 #include "fs/transfer.h"
 
 // From here on, what is absent is received straight into a host's memory if that can be.
@@ -79,10 +80,11 @@ static void read_ahead(struct file *f, uint64_t offset, uint64_t len)
 
 // The answer has left, unless it is ESTALE: the open that the host tries next must find the node
 // stale.
-static void end(struct reading *rd)
+static void end(struct reading *rd, const struct cache_waited *waited)
 {
     struct fs *fs = rd->fs;
 
+    file_waited(rd->file, waited);
     if (rd->error == 0) {
         file_given(rd->file, rd->offset, rd->len);
     } else if (rd->error == -ESTALE) {
@@ -96,7 +98,9 @@ static void end(struct reading *rd)
 
 static void on_answered(struct loop_msg *msg)
 {
-    end(container_of(msg, struct reading, msg));
+    struct reading *rd = container_of(msg, struct reading, msg);
+
+    end(rd, &rd->read.waited);
 }
 
 // All answers but those with data.
@@ -168,7 +172,7 @@ static void on_landed(struct range_land *r, int error)
     struct reading *rd = container_of(r, struct reading, range);
 
     answer(rd, error);
-    end(rd);
+    end(rd, &r->waited);
 }
 
 static void cancel_landing(struct transfer *t)
@@ -225,13 +229,16 @@ void fs_op_read(struct fs *fs, struct fs_request *req, uint64_t handle, uint64_t
                 uint32_t size)
 {
     uint32_t slot = handles_slot(fs->handles, handle, HANDLE_FILE);
+    uint32_t stalls = handles_slot(fs->handles, handle, HANDLE_STALLS);
     struct file *f;
 
     counter_add(&fs->stats.reads, 1);
     if (!slot) {
-        // the control files are empty
-        if (handles_slot(fs->handles, handle, HANDLE_CONTROL) ||
-            handles_slot(fs->handles, handle, HANDLE_GDD))
+        // the other control files are empty
+        if (stalls)
+            stalls_file_read(fs, req, stalls, offset, size);
+        else if (handles_slot(fs->handles, handle, HANDLE_CONTROL) ||
+                 handles_slot(fs->handles, handle, HANDLE_GDD))
             answer_empty(req);
         else
             req->reply->error(req, -EBADF);

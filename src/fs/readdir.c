@@ -368,7 +368,7 @@ static void go_on(struct dirstream *ds)
 
 static void read_control_dir(struct dirstream *ds)
 {
-    static const char *const names[] = {OS2G_CONTROL_FILE, OS2G_GDD_FILE};
+    static const char *const names[] = {OS2G_CONTROL_FILE, OS2G_GDD_FILE, OS2G_STALLS_FILE};
     struct fs_entry e;
     bool room = add_dots(ds);
 

@@ -28,12 +28,14 @@ struct slot {
     uint64_t size;   // what is fetched of it
     uint32_t entry;
     uint16_t opens;
+    uint8_t lead; // enum plan_lead: what had held it back
     bool in_flight;
 };
 
 struct plan {
     struct plan_config config;
     bool committed, stalled;
+    enum plan_lead lead; // of what is asked for next: by what the window was stopped last
     struct plan_names names;
     struct buf key; // of the latest action
 
@@ -61,6 +63,7 @@ struct plan *plan_new(const struct plan_config *c)
     struct plan *p = xcalloc(1, sizeof(*p));
 
     p->config = *c;
+    p->lead = PLAN_IN_TIME;
     if (!p->config.in_flight_max)
         p->config.in_flight_max = IN_FLIGHT_DEFAULT;
     if (!p->config.object_bytes_max)
@@ -265,9 +268,18 @@ static bool may_fetch(struct plan *p, unsigned pressure)
         p->config.warm ? p->config.window_bytes : pressure_shrink(p->config.window_bytes, pressure);
     uint64_t used = p->stats.window_used;
 
-    if (!p->committed || p->stalled || p->in_flight >= p->config.in_flight_max)
+    if (!p->committed)
         return false;
-    return !used || used + guess(p) <= window;
+    if (p->stalled || (used && used + guess(p) > window)) {
+        p->lead = !p->stalled && used + guess(p) > p->config.window_bytes ? PLAN_WINDOW_FULL
+                                                                          : PLAN_POOL_FULL;
+        return false;
+    }
+    if (p->in_flight >= p->config.in_flight_max) {
+        p->lead = PLAN_IN_TIME;
+        return false;
+    }
+    return true;
 }
 
 static void finish_warming(struct plan *p)
@@ -297,6 +309,7 @@ void plan_step(struct plan *p, unsigned pressure, struct plan_action *ret)
         .passed = p->passed,
         .bytes = guess(p),
         .entry = p->next,
+        .lead = (uint8_t)p->lead,
         .in_flight = true,
     };
     if (!ring_push(p, s))
@@ -452,18 +465,23 @@ static void chain_trim(struct plan *p, struct plan_item *item)
     }
 }
 
-uint32_t plan_open(struct plan *p, const char *key, size_t key_len)
+uint32_t plan_open(struct plan *p, const char *key, size_t key_len, enum plan_lead *ret_lead)
 {
     uint32_t item = plan_names_find(&p->names, key, key_len), entry;
     struct slot *s;
 
+    *ret_lead = PLAN_UNPLANNED;
     if (!p->committed || item == PLAN_NO_ITEM)
         return PLAN_NO_ENTRY;
     chain_trim(p, &p->names.items[item]);
     entry = choose(p, p->names.items[item].tail);
-    if (entry == PLAN_NO_ENTRY)
+    if (entry == PLAN_NO_ENTRY) {
+        if (state(p, p->names.items[item].tail) == DROPPED)
+            *ret_lead = PLAN_WINDOW_FULL;
         return PLAN_NO_ENTRY;
+    }
     s = slot_find(p, entry);
+    *ret_lead = s ? (enum plan_lead)s->lead : p->lead;
     if (s) {
         s->opens++;
         p->furthest = MAX(p->furthest, s->passed);
@@ -479,6 +497,7 @@ uint32_t plan_open(struct plan *p, const char *key, size_t key_len)
         p->far_opens = 0;
         return entry;
     }
+    *ret_lead = PLAN_WINDOW_FULL;
     // a second reading of what was used already says nothing about the next round
     if (!p->names.items[item].seen)
         note_far(p, entry);

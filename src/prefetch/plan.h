@@ -68,9 +68,17 @@ void plan_fetched(struct plan *p, uint32_t entry, int error);
 
 // --- what readers do ---
 
+// What the plan has done for whoever opens an object, in the order in which plans are preferred.
+enum plan_lead {
+    PLAN_UNPLANNED,   // it does not name it, or as often as it has been read already
+    PLAN_POOL_FULL,   // it would have fetched it sooner, but for the pool's pressure
+    PLAN_WINDOW_FULL, // or but for its window: also one that left it behind as nobody came for it
+    PLAN_IN_TIME,     // it has asked for it as soon as it was declared, or fetching allowed
+};
+
 // A file was opened: its entry, or PLAN_NO_ENTRY (not in the plan, or all its entries are used,
 // or so far from the others that it tells nothing). The handle keeps the number.
-uint32_t plan_open(struct plan *p, const char *key, size_t key_len);
+uint32_t plan_open(struct plan *p, const char *key, size_t key_len, enum plan_lead *ret_lead);
 // What was opened is not read after all: the entry waits for another open.
 void plan_unopen(struct plan *p, uint32_t entry);
 // Its last byte was read, or its handle was released: true the first time.

@@ -455,7 +455,7 @@ static void forgotten_nodes_are_not_known_any_more(void **state)
 
 static void unknown_nodes_from_the_host_are_answered_with_estale(void **state)
 {
-    static const uint64_t nodes[] = {0, 77, 1ull << 32 | 1, UINT64_MAX, 5, 1ull << 31};
+    static const uint64_t nodes[] = {0, 77, 1ull << 32 | 1, UINT64_MAX, 6, 1ull << 31};
 
     world_start();
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++) {

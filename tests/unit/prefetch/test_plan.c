@@ -13,6 +13,7 @@
 static struct plan *p;
 static unsigned fetches[20000]; // of each key, by its number
 static unsigned n_fetches, n_drops, furthest;
+static enum plan_lead lead; // of the latest open_key
 
 static void begin(uint64_t window, unsigned in_flight, bool warm)
 {
@@ -38,7 +39,7 @@ static uint32_t open_key(unsigned number)
 {
     char key[64];
 
-    return plan_open(p, key, key_of(number, key));
+    return plan_open(p, key, key_of(number, key), &lead);
 }
 
 static unsigned number_of(const struct plan_action *a)
@@ -446,6 +447,88 @@ static void memory_is_bounded_and_small(void **state)
     plan_free(p);
 }
 
+// --- what the plan has done for its reader ---
+
+static void what_is_asked_for_at_once_is_in_time(void **state)
+{
+    begin(10 * SIZE, 0, false);
+    for (unsigned i = 0; i < 5; i++)
+        add(i);
+    plan_commit(p);
+    run();
+    open_key(4);
+    assert_int_equal(lead, PLAN_IN_TIME);
+    open_key(5);
+    assert_int_equal(lead, PLAN_UNPLANNED);
+    plan_free(p);
+}
+
+static void what_a_full_window_kept_back_is_told(void **state)
+{
+    begin(4 * SIZE, 0, false);
+    for (unsigned i = 0; i < 20; i++)
+        add(i);
+    plan_commit(p);
+    run();
+    open_key(10); // not asked for yet
+    assert_int_equal(lead, PLAN_WINDOW_FULL);
+    read_key(0);
+    assert_int_equal(lead, PLAN_IN_TIME);
+    read_key(1);
+    open_key(5); // asked for when there was room
+    assert_int_equal(lead, PLAN_WINDOW_FULL);
+    plan_free(p);
+}
+
+static void what_the_pools_pressure_kept_back_is_told(void **state)
+{
+    struct plan_action a;
+
+    begin(16 * SIZE, 0, false);
+    for (unsigned i = 0; i < 20; i++)
+        add(i);
+    plan_commit(p);
+    do
+        plan_step(p, 99, &a);
+    while (a.what != PLAN_NOTHING);
+    open_key(10);
+    assert_int_equal(lead, PLAN_POOL_FULL);
+    plan_free(p);
+}
+
+static void what_as_many_fetches_as_may_be_kept_back_is_the_stores_fault(void **state)
+{
+    struct plan_action a;
+
+    begin(100 * SIZE, 2, false);
+    for (unsigned i = 0; i < 20; i++)
+        add(i);
+    plan_commit(p);
+    do
+        plan_step(p, 0, &a);
+    while (a.what != PLAN_NOTHING);
+    open_key(10);
+    assert_int_equal(lead, PLAN_IN_TIME);
+    plan_free(p);
+}
+
+static void what_was_left_behind_counts_as_kept_back_and_what_was_read_as_not_planned(void **state)
+{
+    begin(4 * SIZE, 0, false);
+    for (unsigned i = 0; i < 30; i++)
+        add(i);
+    plan_commit(p);
+    run();
+    for (unsigned i = 1; i < 20; i++)
+        read_key(i);
+    assert_int_equal(n_drops, 1);
+    assert_int_equal(open_key(0), PLAN_NO_ENTRY);
+    assert_int_equal(lead, PLAN_WINDOW_FULL);
+    assert_int_equal(open_key(1), PLAN_NO_ENTRY);
+    assert_int_equal(lead, PLAN_UNPLANNED);
+    plan_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +552,11 @@ int main(void)
         cmocka_unit_test(warming_fetches_once_as_far_as_memory_goes),
         cmocka_unit_test(a_consumed_entry_is_not_fetched_any_more),
         cmocka_unit_test(memory_is_bounded_and_small),
+        cmocka_unit_test(what_is_asked_for_at_once_is_in_time),
+        cmocka_unit_test(what_a_full_window_kept_back_is_told),
+        cmocka_unit_test(what_the_pools_pressure_kept_back_is_told),
+        cmocka_unit_test(what_as_many_fetches_as_may_be_kept_back_is_the_stores_fault),
+        cmocka_unit_test(what_was_left_behind_counts_as_kept_back_and_what_was_read_as_not_planned),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
