@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/broker.h"
+#include "daemon/limits.h"
 #include "daemon/privilege.h"
 #include "daemon/supervised_mount.h"
 #include "daemon/worker.h"
@@ -565,9 +566,12 @@ void supervised_stop(struct supervised *s)
 // The place is free.
 static void prepare(struct supervised *s)
 {
+    const struct export_options *o = s->options;
     char *error = NULL;
-    int rc = lasting_make(&s->lasting, s->options, &error);
+    int rc = limits_check(o->threads, o->s3.max_connections, &error);
 
+    if (rc == 0)
+        rc = lasting_make(&s->lasting, s->options, &error);
     if (rc == 0) {
         rc = start_worker(s);
         if (rc < 0)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "daemon/limits.h"
 #include "daemon/spawn.h"
 #include "daemon/supervised.h"
 
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,17 +42,6 @@ struct supervisor {
     uint64_t helper_due_ns;
 };
 
-// Hosts' descriptors are held here, and those of many.
-static void raise_limits(void)
-{
-    struct rlimit files;
-
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
-}
-
 int supervisor_new(struct supervisor **ret, const struct supervisor_config *c)
 {
     struct supervisor *s = xcalloc(1, sizeof(*s));
@@ -74,7 +63,7 @@ int supervisor_new(struct supervisor **ret, const struct supervisor_config *c)
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    raise_limits();
+    limits_raise(); // hosts' descriptors are held here, and those of many
     s->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (s->signal_fd < 0) {
         rc = -errno;

@@ -6,6 +6,7 @@
 #include "daemon/channel.h"
 #include "daemon/control.h"
 #include "daemon/export.h"
+#include "daemon/limits.h"
 #include "daemon/privilege.h"
 #include "daemon/resolver.h"
 
@@ -16,7 +17,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -266,18 +266,13 @@ static int read_options(struct export_options *o, char **ret_error)
 
 static void set_up_process(char **argv)
 {
-    struct rlimit files;
-
     prctl(PR_SET_NAME, "os2g-worker");
     // A terminal's ^C goes to the whole group; the supervisor alone decides what it means.
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
+    limits_raise();
     if (!strcmp(argv[2], "file"))
         log_use_fd(STDERR_FILENO);
     else if (!strcmp(argv[2], "syslog"))

@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 import random
+import resource
 import signal
 import socket
 import stat
@@ -107,6 +108,29 @@ def single(tmp_path):
     yield start
     for one in running:
         one.stop()
+
+
+@pytest.mark.parametrize("files", [8, 12, 20, 40])
+def test_too_low_a_limit_of_open_files_is_named(server, single, files):
+    d = single("one", server("--synthetic", SPEC), stderr=subprocess.PIPE,
+               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
+    said = d.process.stderr.read()
+    d.process.stderr.close()
+    assert d.stop() == 1 and f"only {files} files open" in said and "ulimit -Hn" in said, said
+
+
+def test_a_low_limit_of_open_files_is_raised_where_it_may_be(server, single):
+    d = single("one", server("--synthetic", SPEC),
+               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 1024)))
+    assert d.line() == "ready"
+
+
+def test_a_daemon_of_few_files_says_that_connections_will_be_few(server, single):
+    d = single("one", server("--synthetic", SPEC), stderr=subprocess.PIPE,
+               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80)))
+    assert d.line() == "ready"
+    assert "connections to the store" in d.process.stderr.readline()
+    d.process.stderr.close()
 
 
 def hosts_of(path):
