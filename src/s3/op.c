@@ -79,7 +79,7 @@ void s3_op_settle(struct s3_op *op, struct s3_request *r, struct s3_outcome o)
         retry_waited(&op->retry, r->sent_ns - r->queued_ns);
     // an attempt that brought some of the body was good until now
     since = r->sent_ns && !r->x.body_len ? r->sent_ns : now;
-    wait = retry_failed(&op->retry, o.class, since, now, &c->rand);
+    wait = retry_failed(&op->retry, o.class, r->retry_after_ns, since, now, &c->rand);
     if (wait == RETRY_STOP) {
         op->finish(op, o.error);
         return;

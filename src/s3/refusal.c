@@ -3,12 +3,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DENIED_LOG_EVERY_NS (60 * NS_PER_S)
+#define RETRY_AFTER_MAX_S   86400
 #define PLAIN_SKEW_S        300 // stores refuse requests that are 15 minutes off
 
 // A text that is too long to be kept is not kept at all.
@@ -30,6 +32,23 @@ struct s3_refusal *s3_refusal_new(const struct http_head *head)
     keep(f->location, sizeof(f->location),
          head->status < 400 ? http_head_find(head, "location") : NULL);
     return f;
+}
+
+uint64_t s3_retry_after_ns(const struct http_head *head, int64_t now_s)
+{
+    const char *value = http_head_find(head, "retry-after"), *date = http_head_find(head, "date");
+    uint64_t s;
+    int64_t then_s;
+
+    if (!value)
+        return 0;
+    if (text_parse_u64(value, &s) == 0)
+        return MIN(s, RETRY_AFTER_MAX_S) * NS_PER_S;
+    if (clock_parse_http_date(value, &then_s) < 0)
+        return 0;
+    if (date && clock_parse_http_date(date, &now_s) < 0)
+        return 0;
+    return then_s > now_s ? (uint64_t)MIN(then_s - now_s, RETRY_AFTER_MAX_S) * NS_PER_S : 0;
 }
 
 // --- learning ---

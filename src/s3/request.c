@@ -210,6 +210,7 @@ void s3_request_start(struct s3_request *r)
     r->why = NULL;
     r->failed = r->cancelled = false;
     r->status = 0;
+    r->retry_after_ns = 0;
     r->sent_ns = r->queued_ns = 0;
     list_init(&r->link);
     s3_request_signable(r);
@@ -262,6 +263,8 @@ static int on_head(struct http_exchange *x, const struct http_head *head)
         return r->ops->on_head(r, head);
     r->refusal = s3_refusal_new(head);
     r->status = head->status;
+    if (r->status == 429 || r->status == 503)
+        r->retry_after_ns = s3_retry_after_ns(head, clock_wall_s());
     return 0;
 }
 

@@ -50,6 +50,7 @@ struct s3_request {
     uint64_t queued_ns;         // when it began to wait for its turn; 0: it did not
     uint64_t sent_ns;           // 0: it never was
     int status;                 // of an answer that was not good; else 0
+    uint64_t retry_after_ns;    // as that asks for, with 429 and 503; else 0
     char *why;                  // after a failure, a sentence for people; the owner may take it
     struct s3_target *redirect; // after LEARNED: what target should be; the owner may take it
 

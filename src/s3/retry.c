@@ -6,6 +6,7 @@
 #define FIRST_WAIT_NS           (25 * NS_PER_MS)
 #define FIRST_WAIT_THROTTLED_NS (100 * NS_PER_MS)
 #define LONGEST_WAIT_NS         (5 * NS_PER_S)
+#define LONGEST_ASKED_NS        (30 * NS_PER_S) // more is no hint of load, but a mistake
 
 // Region, endpoint, clock and credentials can each be wrong once, and one of them twice.
 #define MAX_LEARNED 5
@@ -15,8 +16,8 @@ void retry_init(struct retry *r, uint64_t timeout_ns)
     *r = (struct retry){.timeout_ns = timeout_ns};
 }
 
-uint64_t retry_failed(struct retry *r, enum s3_class class, uint64_t since_ns, uint64_t now_ns,
-                      struct rand *rand)
+uint64_t retry_failed(struct retry *r, enum s3_class class, uint64_t asked_ns, uint64_t since_ns,
+                      uint64_t now_ns, struct rand *rand)
 {
     uint64_t wait, deadline;
 
@@ -34,7 +35,8 @@ uint64_t retry_failed(struct retry *r, enum s3_class class, uint64_t since_ns, u
     wait = class == S3_THROTTLED ? FIRST_WAIT_THROTTLED_NS : FIRST_WAIT_NS;
     wait = MIN(wait << MIN(r->failures, 16u), LONGEST_WAIT_NS);
     r->failures++;
-    wait = rand_below(rand, wait + 1);
+    // all who were told the same do not come back together
+    wait = rand_below(rand, wait + 1) + MIN(asked_ns, LONGEST_ASKED_NS);
     // the last attempt is made when the time is up, not some time before
     return MIN(wait, deadline - now_ns);
 }

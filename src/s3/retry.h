@@ -29,10 +29,11 @@ static inline void retry_waited(struct retry *r, uint64_t ns)
     r->since_ns += ns;
 }
 
-// An attempt that was good until since_ns has failed in this way; returns how long to wait before
-// the next one, or RETRY_STOP.
-uint64_t retry_failed(struct retry *r, enum s3_class class, uint64_t since_ns, uint64_t now_ns,
-                      struct rand *rand);
+// An attempt that was good until since_ns has failed in this way, and whoever answered wants to be
+// left alone for asked_ns (Retry-After; 0: did not say); returns how long to wait before the next
+// one, or RETRY_STOP.
+uint64_t retry_failed(struct retry *r, enum s3_class class, uint64_t asked_ns, uint64_t since_ns,
+                      uint64_t now_ns, struct rand *rand);
 
 // How long from now an attempt may take until the time without progress is over; at least a
 // second, so that the last attempt is a fair one.

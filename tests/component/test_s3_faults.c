@@ -82,6 +82,29 @@ static void throttling_is_tried_again(void **state)
     recovers("GET * nth=1 status 400 RequestTimeout", 2);
 }
 
+static void a_store_that_says_when_is_not_asked_earlier(void **state)
+{
+    uint64_t begun = clock_monotonic_ns();
+
+    recovers("GET * nth=1 status 503 SlowDown retry-after=1", 2);
+    assert_true(clock_monotonic_ns() - begun >= NS_PER_S);
+    begun = clock_monotonic_ns();
+    recovers("GET * nth=1 status 429 retry-after=1", 2);
+    assert_true(clock_monotonic_ns() - begun >= NS_PER_S);
+    begun = clock_monotonic_ns();
+    recovers("GET * nth=1 status 500 retry-after=1", 2); // of a 500 that means nothing
+    assert_true(clock_monotonic_ns() - begun < NS_PER_S * TEST_SLOWED_DOWN);
+}
+
+static void a_store_that_asks_for_too_long_a_wait_is_asked_when_the_time_is_up(void **state)
+{
+    uint64_t begun = clock_monotonic_ns();
+
+    fails("GET * always status 503 SlowDown retry-after=3600", -EIO, "SlowDown", 2);
+    assert_in_range(clock_monotonic_ns() - begun, RETRY_NS,
+                    RETRY_NS + 2 * NS_PER_S * TEST_SLOWED_DOWN);
+}
+
 static void a_reset_before_the_answer_is_tried_again(void **state)
 {
     recovers("GET * nth=1 reset head", 2);
@@ -373,6 +396,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(server_errors_are_tried_again),
         cmocka_unit_test(throttling_is_tried_again),
+        cmocka_unit_test(a_store_that_says_when_is_not_asked_earlier),
+        cmocka_unit_test(a_store_that_asks_for_too_long_a_wait_is_asked_when_the_time_is_up),
         cmocka_unit_test(a_reset_before_the_answer_is_tried_again),
         cmocka_unit_test(a_body_that_breaks_off_goes_on_where_it_was),
         cmocka_unit_test(a_body_that_breaks_off_before_its_first_byte_is_asked_for_again),
