@@ -104,22 +104,22 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 # --- the network: a bridge in the store's namespace, a cable to each node ---
-{
-    ip netns add "$store"
-    ip -n "$store" link set lo up
-    ip -n "$store" link add bridge type bridge
-    ip -n "$store" addr add 10.0.0.254/24 dev bridge
-    ip -n "$store" link set bridge up
-    for node in 0 1; do
-        ip netns add "${nodes[node]}"
-        ip -n "${nodes[node]}" link set lo up
-        ip -n "${nodes[node]}" link add eth0 type veth peer name "node$node" netns "$store"
-        ip -n "${nodes[node]}" addr add "10.0.0.1$node/24" dev eth0
-        ip -n "${nodes[node]}" link set eth0 up
-        ip -n "$store" link set "node$node" master bridge up
-    done
-} || die "this machine makes no network namespaces, or no veth or bridge in them"
-
+net() {
+    ip "$@" || die "this machine does not let me: ip $*"
+}
+net netns add "$store"
+net -n "$store" link set lo up
+net -n "$store" link add bridge type bridge
+net -n "$store" addr add 10.0.0.254/24 dev bridge
+net -n "$store" link set bridge up
+for node in 0 1; do
+    net netns add "${nodes[node]}"
+    net -n "${nodes[node]}" link set lo up
+    net -n "${nodes[node]}" link add eth0 type veth peer name "node$node" netns "$store"
+    net -n "${nodes[node]}" addr add "10.0.0.1$node/24" dev eth0
+    net -n "${nodes[node]}" link set eth0 up
+    net -n "$store" link set "node$node" master bridge up
+done
 echo "namespaces: ${nodes[*]} $store"
 
 # --- the store, and each node's daemon ---

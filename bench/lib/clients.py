@@ -5,6 +5,7 @@ Each is a context manager with .path, .pid (the process whose CPU counts, with a
 is made anew for each run and the kernel's caches are dropped before, so that nothing is left over.
 """
 
+import copy
 import os
 import pathlib
 import subprocess
@@ -24,6 +25,12 @@ class Store:
     @property
     def address(self):
         return self.endpoint.split("//")[1]
+
+    def on(self, bucket):
+        """The same, with another bucket."""
+        other = copy.copy(self)
+        other.bucket = bucket
+        return other
 
     def env(self):
         env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}

@@ -48,9 +48,6 @@ class Development(clients.Store):
         super().__init__(server.url, bucket, ACCESS, SECRET)
         self.server, self.ca = server, ca
 
-    def on(self, bucket):
-        return Development(self.server, bucket, self.ca)
-
     def reset_counters(self):
         self.server.reset()
 

@@ -54,7 +54,7 @@ def left_of(line):
 def run(**options):
     """The lines of a run that has succeeded."""
     with start(**options) as process:
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=300)
     assert process.returncode == 0, out + err
     lines = out.splitlines()
     assert not left_of(lines[0])
