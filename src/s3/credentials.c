@@ -111,8 +111,7 @@ static int two_digits(const char *s)
     return (s[0] - '0') * 10 + s[1] - '0';
 }
 
-// "2026-11-29T18:29:03Z", also with an offset as some credential_process write it.
-static int parse_expiration(const char *s, int64_t *ret)
+int credentials_parse_expiration(const char *s, int64_t *ret)
 {
     size_t len = strlen(s);
     const char *zone = len > 6 ? s + len - 6 : s; // "+02:00"
@@ -171,7 +170,7 @@ static struct credentials *from_json(enum credentials_document kind, const char 
     if (kind == CREDENTIALS_SSO) {
         root = json_object_get(root, "roleCredentials");
         expires_s = json_integer_value(json_object_get(root, "expiration")) / 1000;
-    } else if (expiration && parse_expiration(expiration, &expires_s) < 0) {
+    } else if (expiration && credentials_parse_expiration(expiration, &expires_s) < 0) {
         *ret_error =
             xasprintf("%s: its Expiration \"%.64s\" is not a time (ISO 8601)", source, expiration);
         return NULL;

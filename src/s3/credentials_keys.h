@@ -15,6 +15,9 @@ struct credentials *credentials_make(const char *source, const char *access_key,
 struct credentials *credentials_make_anonymous(const char *source);
 bool credentials_same_keys(const struct credentials *a, const struct credentials *b);
 
+// "2026-11-29T18:29:03Z", also with an offset as some sources write it. 0 or -EINVAL.
+int credentials_parse_expiration(const char *s, int64_t *ret_s);
+
 // The JSON documents with keys in them that sources hand out:
 enum credentials_document {
     CREDENTIALS_PROCESS,  // credential_process: Version 1, SessionToken, Expiration

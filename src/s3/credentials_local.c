@@ -148,9 +148,10 @@ static json_t *settings_of(struct local *l)
 // --- sources ---
 
 static int add_keys(struct local *l, const char *source, const char *access_key,
-                    const char *secret_key, const char *token)
+                    const char *secret_key, const char *token, int64_t expires_s)
 {
-    struct credentials *c = credentials_make(source, access_key, secret_key, token, 0, &l->error);
+    struct credentials *c =
+        credentials_make(source, access_key, secret_key, token, expires_s, &l->error);
 
     if (!c)
         return -EINVAL;
@@ -160,12 +161,20 @@ static int add_keys(struct local *l, const char *source, const char *access_key,
 
 int local_environment_keys(struct local *l)
 {
-    const char *token = env("AWS_SESSION_TOKEN");
+    const char *token = env("AWS_SESSION_TOKEN"), *expires = env("AWS_CREDENTIAL_EXPIRATION");
+    const char *source = expires ? "the environment (AWS_ACCESS_KEY_ID, AWS_CREDENTIAL_EXPIRATION)"
+                                 : "the environment (AWS_ACCESS_KEY_ID)";
+    int64_t expires_s = 0;
 
     if (!env("AWS_ACCESS_KEY_ID") && !env("AWS_SECRET_ACCESS_KEY"))
         return 0;
-    return add_keys(l, "the environment (AWS_ACCESS_KEY_ID)", env("AWS_ACCESS_KEY_ID"),
-                    env("AWS_SECRET_ACCESS_KEY"), token ? token : env("AWS_SECURITY_TOKEN"));
+    if (expires && credentials_parse_expiration(expires, &expires_s) < 0) {
+        l->error =
+            xasprintf("AWS_CREDENTIAL_EXPIRATION \"%.64s\" is not a time (ISO 8601)", expires);
+        return -EINVAL;
+    }
+    return add_keys(l, source, env("AWS_ACCESS_KEY_ID"), env("AWS_SECRET_ACCESS_KEY"),
+                    token ? token : env("AWS_SECURITY_TOKEN"), expires_s);
 }
 
 static int environment_web_identity(struct local *l)
@@ -300,7 +309,7 @@ static int find_source(struct local *l)
     }
     if (c->access_key || c->secret_key)
         return add_keys(l, "the configuration's keys", c->access_key, c->secret_key,
-                        c->session_token);
+                        c->session_token, 0);
     if (c->passwd_file)
         return local_passwd_file(l);
     // a profile that was asked for by option goes before the environment, as with the AWS CLI

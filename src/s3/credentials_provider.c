@@ -183,8 +183,8 @@ static void end_fetch(struct credentials_provider *p, struct credentials *c, int
         char when[25], *why;
 
         clock_format_iso8601(c->expires_s, when);
-        why = xasprintf("the keys from %s had already expired, at %s: look at this machine's clock "
-                        "and at the source",
+        why = xasprintf("the keys from %s had already expired, at %s: get new ones there, or set "
+                        "this machine's clock right",
                         c->source, when);
         credentials_unref(c);
         failed(p, -EACCES, why);

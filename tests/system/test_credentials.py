@@ -12,6 +12,7 @@ import time
 import pytest
 
 import mounts
+import s3d
 import synthetic
 
 LIFETIME_S, SECONDS = 20, 60
@@ -165,6 +166,40 @@ def test_a_source_that_says_no_fails_the_mount_with_its_words(server, mount, tmp
     env = environment("process", s, tmp_path)
     (tmp_path / "get keys").write_text("#!/bin/sh\necho sign in first >&2\nexit 1\n")
     assert "sign in first" in refused(mount, s, env)
+
+
+def environment_keys(s, expires=None):
+    """Keys of the store's, in the environment; when they expire, there and here."""
+    keys = json.loads(subprocess.run([s3d.PROGRAM, "issue-credentials", s.url], check=True,
+                                     stdout=subprocess.PIPE).stdout)
+    return keys["Expiration"], mounts.environment(
+        keys["AccessKeyId"], keys["SecretAccessKey"], AWS_SESSION_TOKEN=keys["SessionToken"],
+        AWS_CREDENTIAL_EXPIRATION=expires or keys["Expiration"])
+
+
+def test_expired_keys_of_the_environment_are_called_expired(server, mount):
+    s = start(server)
+    _, env = environment_keys(s, expires="2020-01-01T00:00:00+01:00")
+    text = refused(mount, s, env)
+    assert "AWS_CREDENTIAL_EXPIRATION" in text and "expired" in text
+    assert "2019-12-31T23:00:00" in text and "get new ones" in text
+    assert s.counters()["requests_total"] == 0
+    _, env = environment_keys(s, expires="soon")
+    assert 'AWS_CREDENTIAL_EXPIRATION "soon" is not a time' in refused(mount, s, env)
+
+
+def test_keys_of_the_environment_that_expire_are_an_error_from_then_on(server, mount):
+    s = start(server, lifetime_s=8)
+    begun = time.monotonic()
+    _, env = environment_keys(s)
+    m = mount("bench", server=s, env=env, direct_io=True)
+    with open(m.path / "one.bin", "rb", buffering=0) as f:
+        assert len(os.pread(f.fileno(), 4096, 0)) == 4096
+        time.sleep(max(0, begun + 9 - time.monotonic()))
+        before = time.monotonic()
+        with pytest.raises(PermissionError):
+            os.pread(f.fileno(), 4096, 1 << 30)
+        assert time.monotonic() - before < 5 * mounts.slowed_down()
 
 
 def test_an_expired_sign_in_tells_how_to_sign_in(server, mount, tmp_path):

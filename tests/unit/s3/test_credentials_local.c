@@ -168,6 +168,21 @@ static void session_token_of_the_environment_is_taken(void **state)
     json_decref(root);
 }
 
+static void the_expiration_of_the_environment_s_keys_is_taken(void **state)
+{
+    json_t *root;
+
+    set_environment_keys();
+    setenv("AWS_CREDENTIAL_EXPIRATION", "2026-11-29T18:29:03+02:00", 1);
+    root = resolved();
+    assert_int_equal(json_integer_value(json_object_get(
+                         json_array_get(json_object_get(root, "steps"), 0), "expires_s")),
+                     1795969743);
+    assert_keys(root, "AKENV", "AWS_CREDENTIAL_EXPIRATION");
+    setenv("AWS_CREDENTIAL_EXPIRATION", "tomorrow", 1);
+    refused(-EINVAL, "AWS_CREDENTIAL_EXPIRATION \"tomorrow\"");
+}
+
 static void half_a_key_pair_in_the_environment_is_an_error(void **state)
 {
     setenv("AWS_ACCESS_KEY_ID", "AKENV", 1);
@@ -628,6 +643,7 @@ int main(void)
         TEST(keys_of_the_configuration_win_over_the_environment),
         TEST(environment_wins_over_the_default_profile),
         TEST(session_token_of_the_environment_is_taken),
+        TEST(the_expiration_of_the_environment_s_keys_is_taken),
         TEST(half_a_key_pair_in_the_environment_is_an_error),
         TEST(profile_by_option_wins_over_the_environment),
         TEST(aws_profile_names_the_profile),
