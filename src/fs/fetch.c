@@ -7,7 +7,10 @@
 //     │                                     │  └── it is not ───────► HEAD ───────────► LANDING
 //     └──────────── it has changed ─────────┴──────────────────────────┘
 //
-// FIRST is a GET of up to an extent, which also tells size and ETag; most objects end with it.
+// FIRST is a GET of up to an extent, which also tells size and ETag; most objects end with it. It
+// asks for no range, so that nothing in the answer itself contradicts a store (or what stands
+// before it) that cuts an object short or makes it longer. But a listing may: of that version it is
+// LANDING's turn then, whose ranges tell who is right.
 #include "fs/dirs.h"
 #include "fs/plan_run.h"
 #include "fs/range.h"
@@ -30,7 +33,10 @@ struct fetching {
     uint64_t since_ns; // HEAD
     uint64_t size;
     unsigned tries;
-    bool cancelled, known;
+    // What a fresh listing says of it, of which no byte is here; size 0: nothing, or nothing that
+    // an answer's ETag could be compared with.
+    struct node_version listed;
+    bool cancelled, known, contradicted;
     int error;
     struct loop_msg msg;
 
@@ -135,10 +141,41 @@ static void on_answered(struct loop_msg *msg)
     end(container_of(msg, struct fetching, msg));
 }
 
+// The same version with another size than the listing's.
+static bool is_contradicted(const struct fetching *f)
+{
+    struct etag etag;
+
+    if (!f->listed.size || f->first.size == f->listed.size)
+        return false;
+    etag_parse(f->first.etag, &etag);
+    return etag_equal(&etag, &f->listed.etag);
+}
+
+static void land_listed(struct fetching *f)
+{
+    struct node_version v = f->listed;
+
+    f->contradicted = false;
+    f->listed.size = 0;
+    f->known = true;
+    if (v.size > f->t.req->dest->len) {
+        f->size = v.size;
+        finish(f, -EFBIG);
+        return;
+    }
+    f->object = object_get(f->fs, f->key.data + f->prefix_len, f->key.len - f->prefix_len, &v);
+    land(f, f->object->cache, 0);
+}
+
 static void on_more(struct loop_msg *msg)
 {
     struct fetching *f = container_of(msg, struct fetching, msg);
 
+    if (f->contradicted && !f->cancelled) {
+        land_listed(f);
+        return;
+    }
     if (again(f, f->error))
         return;
     if (f->cancelled && !f->error)
@@ -160,7 +197,8 @@ static void on_first(struct cache_fetch *first, int error)
     cache_waited_merge(&f->waited, &first->waited);
     f->error = error;
     f->size = first->size;
-    if (all || (error && error != -ESTALE)) {
+    f->contradicted = (error == 0 || error == -EFBIG) && is_contradicted(f);
+    if (!f->contradicted && (all || (error && error != -ESTALE))) {
         reply(f, error);
         loop_post(f->fs->loop, &f->msg, on_answered);
     } else {
@@ -212,8 +250,10 @@ static void ask(struct fetching *f)
 
 // The version that a listing has told of within the TTL. A small one is of use only if some of
 // its bytes may be here, a large one always: its extents come at the same time.
-static struct object *listed(struct fs *fs, const char *key, size_t len)
+static struct object *listed(struct fetching *f, const char *key, size_t len)
 {
+    struct fs *fs = f->fs;
+    struct object *o;
     const char *slash = memrchr(key, '/', len);
     size_t dir_len = slash ? (size_t)(slash - key) + 1 : 0;
     struct dir *d = dir_find(fs, key, dir_len);
@@ -227,7 +267,12 @@ static struct object *listed(struct fs *fs, const char *key, size_t len)
     snapshot_version(s, i, &v);
     if (v.size == 0)
         return NULL;
-    return v.size > CACHE_EXTENT ? object_get(fs, key, len, &v) : object_peek(fs, key, len, &v);
+    if (v.size > CACHE_EXTENT)
+        return object_get(fs, key, len, &v);
+    o = object_peek(fs, key, len, &v);
+    if (!o && v.etag.kind == ETAG_MD5) // others point into the listing
+        f->listed = v;
+    return o;
 }
 
 static struct object *planned(struct fetching *f, const char *key, size_t len)
@@ -259,7 +304,7 @@ static void start(struct fetching *f)
             return;
         }
         if (!f->object)
-            f->object = listed(f->fs, key, len);
+            f->object = listed(f, key, len);
     }
     // what is larger than the room is asked for all the same: it may not be any more
     if (f->object && f->object->cache->size <= f->t.req->dest->len) {

@@ -90,6 +90,15 @@ static bool holds(const char *key, uint64_t offset, uint64_t len)
            host_memory_untouched(&memory, len, memory.dest.len - len);
 }
 
+// The same, but what lies behind them may have been written to in vain.
+static bool begins_with(const char *key, uint64_t len)
+{
+    struct s3d_name n;
+
+    s3d_name_hash(&n, "data", key, 0);
+    return host_memory_holds(&memory, 0, &fixture.table, n.start, 0, len);
+}
+
 static void change_mid(void)
 {
     char *answer =
@@ -359,6 +368,29 @@ static void what_a_listing_knew_and_is_not_true_any_more_does_no_harm(void **sta
     }
 }
 
+static void a_store_that_lies_of_a_size_is_found_out_by_a_listing(void **state)
+{
+    static const char *const lies[] = {"short 1000", "long 1000", "long 1M"};
+    uint64_t size;
+
+    list("s");
+    for (unsigned i = 0; i < ARRAY_LEN(lies); i++) {
+        char key[8], rule[64];
+
+        snprintf(key, sizeof(key), "s/%03u", 190 + i);
+        snprintf(rule, sizeof(rule), "GetObject %s nth=1 %s\n", key, lies[i]);
+        s3d_process_set_faults(&fixture.server, rule);
+        s3d_process_reset_counters(&fixture.server);
+        host_memory_new(&memory, 1 * MIB, 3, true);
+        assert_int_equal(fs_host_fetch(&host, key, &memory.dest, &size), 0);
+        assert_int_equal(size, 100 * KIB);
+        assert_true(begins_with(key, size));
+        assert_int_equal(requests("GetObject"), 2); // the second by range
+        host_memory_free(&memory);
+    }
+    memory = (struct host_memory){0};
+}
+
 static void an_object_that_is_too_large_tells_its_size(void **state)
 {
     uint64_t size;
@@ -568,6 +600,7 @@ int main(void)
         TEST(a_large_object_comes_in_extents),
         TEST(a_large_object_that_a_listing_knows_comes_at_once),
         TEST(bytes_that_are_here_are_not_fetched),
+        TEST(a_store_that_lies_of_a_size_is_found_out_by_a_listing),
         TEST(what_a_listing_knew_and_is_not_true_any_more_does_no_harm),
         TEST(an_object_that_is_too_large_tells_its_size),
         TEST(memory_of_an_engine_is_fetched_into_through_pages),

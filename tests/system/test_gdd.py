@@ -20,8 +20,8 @@ SPEC = "bench: " + "; ".join(f"{size}/%d.bin {size} x {COPIES}" for size in SIZE
 OBJECTS = [(f"{size}/{i}.bin", size) for size in SIZES for i in range(COPIES)]
 
 
-# A FETCH knows no size before the answer: it asks for the whole object, so that an answer which says
-# consistently that the object is shorter or longer contradicts nothing.
+# A FETCH of what no listing has told of knows no size: it asks for the whole object, so that an
+# answer which says consistently that the object is shorter or longer contradicts nothing.
 FETCH_FAULTS = "".join(line for line in test_faults.FAULTS.splitlines(keepends=True)
                        if " short " not in line and " long " not in line)
 

@@ -310,6 +310,38 @@ static void a_listed_one_that_is_here_is_landed_from_its_version(void **state)
     assert_fetched(host_fetch("d/b", &memory.dest), -ENOENT, 0);
 }
 
+static void a_size_that_a_listing_contradicts_is_asked_for_by_range(void **state)
+{
+    static const int lies[] = {-1, 1, 100 * (int)MIB};
+
+    static const char *const keys[] = {"d/a", "d/b", "d/c"}; // a version that is here is landed
+
+    for (unsigned i = 0; i < ARRAY_LEN(keys); i++)
+        world_put(keys[i], 1000, ETAG_1);
+    world_start();
+    free(host_list(host_walk("d"), true, 100));
+    for (unsigned i = 0; i < ARRAY_LEN(lies); i++) {
+        world.lie = lies[i];
+        assert_fetched(host_fetch(keys[i], &memory.dest), 0, 1000);
+        assert_int_equal(world.fetches, i + 1);
+        assert_int_equal(world.lands, i + 1);
+    }
+}
+
+static void a_listing_that_is_wrong_of_a_size_is_doubted(void **state)
+{
+    world_put("d/a", 1000, ETAG_1);
+    world_start();
+    free(host_list(host_walk("d"), true, 100));
+    world_put("d/a", 2000, ETAG_1);
+    assert_fetched(host_fetch("d/a", &memory.dest), 0, 2000);
+    assert_int_equal(world.fetches, 2);
+    assert_int_equal(world.lands, 1);
+    assert_fetched(host_fetch("d/a", &memory.dest), 0, 2000);
+    assert_int_equal(world.fetches, 3);
+    assert_int_equal(world.lands, 1);
+}
+
 static void an_object_that_changes_all_the_time_is_stale_in_the_end(void **state)
 {
     world_put("a", 1000, ETAG_1);
@@ -353,6 +385,8 @@ int main(void)
         TEST(an_unknown_object_is_one_get),
         TEST(a_large_one_goes_on_with_what_the_first_get_has_learned),
         TEST(a_listed_one_that_is_here_is_landed_from_its_version),
+        TEST(a_size_that_a_listing_contradicts_is_asked_for_by_range),
+        TEST(a_listing_that_is_wrong_of_a_size_is_doubted),
         TEST(an_object_that_changes_all_the_time_is_stale_in_the_end),
         TEST(an_engine_learns_the_version_by_head),
     };

@@ -29,8 +29,9 @@ struct world {
     size_t n_objects;
     unsigned page;              // entries of a listing's page
     int head_error, list_error; // what every operation ends with
-    unsigned list_error_after;  // pages that are answered before
-    bool hold;                  // operations wait for world_run_held
+    int lie; // bytes that an answer to cache_fetch_start says an object has more than it has
+    unsigned list_error_after; // pages that are answered before
+    bool hold;                 // operations wait for world_run_held
     struct list held;
     unsigned heads, lists, exact_lists, most_lists_at_once, lists_now;
 

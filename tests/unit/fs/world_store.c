@@ -339,7 +339,7 @@ static int check(struct cache_object *o)
 
     if (world.load_error)
         return world.load_error;
-    if (stored && !strcmp(stored->etag, o->etag))
+    if (stored && !strcmp(stored->etag, o->etag) && stored->size == o->size)
         return 0;
     o->stale = true;
     return stored ? -ESTALE : -ENOENT;
@@ -435,10 +435,10 @@ static void run_fetch(struct op *op)
 
     f->op.cache = NULL;
     if (o && !error) {
-        f->size = o->size;
+        f->size = o->size + (uint64_t)world.lie;
         snprintf(f->etag, sizeof(f->etag), "%s", o->etag);
-        error = o->size > f->dest->len ? -EFBIG
-                                       : put(f->dest, 0, 0, MIN(o->size, (uint64_t)CACHE_EXTENT));
+        error = f->size > f->dest->len ? -EFBIG
+                                       : put(f->dest, 0, 0, MIN(f->size, (uint64_t)CACHE_EXTENT));
     }
     f->done(f, error);
 }
