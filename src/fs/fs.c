@@ -126,6 +126,7 @@ int fs_new(struct fs **ret, struct loop *l, const struct fs_options *o, struct s
     list_init(&fs->idle_objects);
     list_init(&fs->run_plans);
     list_init(&fs->gdd_files);
+    list_init(&fs->reports);
     fs->gdd_unique = (uint64_t)1 << 63; // beyond those of any host
     stalls_init(&fs->stalls, clock_monotonic_ns(), clock_wall_s());
     dirs_init(fs);

@@ -40,6 +40,8 @@ struct fs {
     struct hmap transfers; // transfer.c
     struct list run_plans; // plan_run.c
     struct stalls stalls;
+    struct list reports; // stalls_file.c
+    unsigned n_reports;
     struct list gdd_files; // gdd_file.c
     unsigned gdd_reads;    // under way or not reaped
     uint64_t gdd_unique;

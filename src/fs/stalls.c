@@ -193,6 +193,23 @@ static void sum_up(struct stall_sums *to, const struct cache_waited *w,
         to->cause_ns[i] += ns[i];
 }
 
+// Of a wait's time, what its object had not been waited for before.
+static void tally(struct stall_tally *t, const struct stall_interval *i,
+                  const struct cache_waited *w, uint64_t ns[STALL_CAUSES])
+{
+    uint64_t passed = w->ended_ns - w->begun_ns, from;
+
+    if (t->begun_ns != i->begun_ns)
+        *t = (struct stall_tally){.begun_ns = i->begun_ns};
+    from = MIN(MAX(w->begun_ns, t->waited_to_ns), w->ended_ns);
+    t->waits++;
+    t->waited_to_ns = MAX(t->waited_to_ns, w->ended_ns);
+    for (int c = 0; c < STALL_CAUSES; c++) {
+        ns[c] = share(ns[c], w->ended_ns - from, passed);
+        t->ns[c] += ns[c];
+    }
+}
+
 void stalls_wait(struct stalls *s, enum stall_way way, enum plan_lead lead,
                  const struct cache_waited *w, const char *key, size_t len, struct stall_tally *t)
 {
@@ -208,11 +225,7 @@ void stalls_wait(struct stalls *s, enum stall_way way, enum plan_lead lead,
     sum_up(&i->sums[way], &shared, ns);
     stall_spans_add(&s->spans[way], w->begun_ns, w->ended_ns);
     stall_spans_add(&s->spans[STALL_WAYS], w->begun_ns, w->ended_ns);
-    if (t->begun_ns != i->begun_ns)
-        *t = (struct stall_tally){.begun_ns = i->begun_ns};
-    t->waits++;
-    for (int c = 0; c < STALL_CAUSES; c++)
-        t->ns[c] += ns[c];
+    tally(t, i, w, ns);
     stall_objects_add(&i->objects, key, len, ns, t->waits, t->ns);
 }
 

@@ -62,6 +62,8 @@ struct stalls {
 // What one opening of an object, or one fetch of it, has waited in an interval.
 struct stall_tally {
     uint64_t begun_ns; // the interval
+    uint64_t waited_to_ns;
+    // Reads of one object at a time are no reason to count time more than once here.
     uint64_t waits, ns[STALL_CAUSES];
 };
 

@@ -311,6 +311,18 @@ static void many_short_waits_for_one_object_are_found_among_longer_ones(void **s
     fail_msg("it is not among them");
 }
 
+static void reads_of_an_object_at_the_same_time_count_once_for_it(void **state)
+{
+    struct cache_waited w = late(2000, 3000), v = late(2500, 3500), x = late(2600, 3400);
+
+    stalls_wait(&s, STALL_READ, PLAN_UNPLANNED, &w, "big", 3, &tally);
+    stalls_wait(&s, STALL_READ, PLAN_UNPLANNED, &v, "big", 3, &tally);
+    stalls_wait(&s, STALL_READ, PLAN_UNPLANNED, &x, "big", 3, &tally);
+    assert_int_equal(latest()->objects.object[0].waits, 3);
+    assert_int_equal(stall_sum(latest()->objects.object[0].ns), 1500);
+    assert_int_equal(latest()->sums[STALL_READ].cause_ns[STALL_NOT_PLANNED], 2800);
+}
+
 // --- JSON ---
 
 static json_t *json(uint64_t now_ns)
@@ -417,6 +429,7 @@ int main(void)
         TEST(a_wait_from_before_the_epoch_does_not_exceed_it),
         TEST(the_slow_ones_of_many_are_found),
         TEST(many_short_waits_for_one_object_are_found_among_longer_ones),
+        TEST(reads_of_an_object_at_the_same_time_count_once_for_it),
         TEST(the_report_says_it_all),
         TEST(nothing_to_report_is_a_report),
         TEST(keys_of_any_bytes_are_shown_as_json),
