@@ -20,6 +20,7 @@ from os2g._client import Client, Entry, Event, Stat, Stats
 from os2g._fetch import Fetched, Landed
 from os2g._file import File
 from os2g._plan import Plan, PlanStatus
+from os2g._stalls import StalledObject, StallEpoch, Stalls, StallSums
 
 __version__ = _core.version
 __all__ = [
@@ -33,6 +34,10 @@ __all__ = [
     "Landed",
     "Plan",
     "PlanStatus",
+    "StallEpoch",
+    "StallSums",
+    "StalledObject",
+    "Stalls",
     "Stat",
     "Stats",
 ]

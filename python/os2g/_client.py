@@ -12,7 +12,7 @@ import time
 from typing import (Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional,
                     Sequence, Tuple, Union, overload)
 
-from os2g import _core
+from os2g import _core, _stalls
 from os2g._buffer import KINDS, Buffer, adopt, core_target, part_of, size_of
 from os2g._fetch import ALIGN, Fetched, Landed, fetches, in_a_row, reads, rooms, up
 from os2g._file import File
@@ -371,3 +371,15 @@ class Client:
 
     def stats(self) -> Stats:
         return Stats(*self._core.stats())
+
+    def stalls(self) -> _stalls.Stalls:
+        """How long readers of this export waited, all clients' and mounts', on which objects and
+        why, by epochs. A fetch that waited need not have kept anybody waiting: see
+        os2g.torch.DeviceLoader.stalls. FileNotFoundError: the daemon is of an earlier release."""
+        try:
+            text = self.read(_stalls.PATH)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            text = self.read(_stalls.PATH)  # another worker has taken over
+        return _stalls.parse(text)

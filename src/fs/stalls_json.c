@@ -192,7 +192,10 @@ void stalls_json(const struct stalls *s, unsigned under_way, uint64_t now_ns, st
     add_seconds(out, now_ns - MIN(s->begun_ns, now_ns));
     add_sums(out, "reads", &s->totals[STALL_READ], stall_spans_sum(&s->spans[STALL_READ]));
     add_sums(out, "fetches", &s->totals[STALL_FETCH], stall_spans_sum(&s->spans[STALL_FETCH]));
-    buf_add_str(out, "}, \"epochs\": [");
+    buf_add_str(out, "}, \"advice\": {");
+    for (int c = 0; c < STALL_CAUSES; c++)
+        buf_printf(out, "%s\"%s\": \"%s\"", c ? ", " : "", stall_cause_names[c], advice[c]);
+    buf_add_str(out, "},\n \"epochs\": [");
     for (unsigned i = 0; i < s->n; i++) {
         buf_add_str(out, i ? ",\n " : "\n ");
         add_interval(out, s, stalls_interval(s, i), now_ns);

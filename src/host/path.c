@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "host/call.h"
+#include "wire/control.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -112,13 +113,22 @@ static int walk_on(struct os2g *c, const char *path, uint64_t deadline_ns, struc
     return rc;
 }
 
+// The daemon's own files are the export's, whatever part of it the client has asked for.
+static bool is_control(const char *path)
+{
+    path += strspn(path, "/");
+    return !strncmp(path, OS2G_CONTROL_DIR "/", strlen(OS2G_CONTROL_DIR "/"));
+}
+
 int path_walk(struct os2g *c, const char *path, uint64_t deadline_ns, struct path_node *ret)
 {
     struct path_node at = {.generation = transport_generation(c->transport),
                            .node = FUSE_ROOT_ID,
                            .attr.mode = S_IFDIR};
-    int rc = walk_on(c, transport_below(c->transport), deadline_ns, &at);
+    int rc = 0;
 
+    if (!is_control(path))
+        rc = walk_on(c, transport_below(c->transport), deadline_ns, &at);
     if (rc == 0)
         rc = walk_on(c, path, deadline_ns, &at);
     if (rc == 0 && at.node == FUSE_ROOT_ID)

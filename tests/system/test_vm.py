@@ -137,6 +137,13 @@ def test_every_file_of_the_tree_is_right_while_the_store_misbehaves(host, server
         assert line["sha256"] == hashlib.sha256(good).hexdigest(), key
 
 
+def test_the_stall_report_is_read_in_a_guest(host):
+    reports = [host.run("hash", "/mnt/.os2g/stalls", "buffered", MIB)["sha256"] for _ in range(2)]
+    # made anew for each: time has passed
+    assert reports[0] != reports[1]
+    assert all(len(one) == 64 and one != hashlib.sha256().hexdigest() for one in reports)
+
+
 def test_names_that_are_not_there_and_writing_are_errors(host):
     assert host.error("open", "/mnt/none") == errno.ENOENT
     assert host.error("open", "/mnt/small/none") == errno.ENOENT

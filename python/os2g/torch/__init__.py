@@ -16,6 +16,7 @@ from ._loader import DeviceLoader
 from ._reader import Reader
 from ._safetensors import load_file
 from ._sampler import PlanSampler
+from ._stalls import LoaderStalls
 
-__all__ = ["Batch", "DeviceLoader", "IterableDataset", "MapDataset", "PlanSampler", "Reader",
-           "directory_labels", "load_file"]
+__all__ = ["Batch", "DeviceLoader", "IterableDataset", "LoaderStalls", "MapDataset", "PlanSampler",
+           "Reader", "directory_labels", "load_file"]

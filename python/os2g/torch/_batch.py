@@ -2,6 +2,7 @@
 """A batch: while its objects are landing, and as people get it."""
 
 import errno
+import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -106,6 +107,7 @@ class Landing:
         self._sizes = [0] * len(indices)
         self._errors: List[Optional[OSError]] = [None] * len(indices)
         self._region = regions.take(self._end)
+        self.blocked = 0.0  # seconds that finish() has waited
         self._ask(list(range(len(indices))))
 
     def _ask(self, numbers: List[int]) -> None:
@@ -122,8 +124,10 @@ class Landing:
         """Waits for all; the sizes of those that had too little room."""
         larger, left = {}, len(self._numbers)
         while left:
+            begun = time.monotonic()
             with self._regions.context():
                 ended = self._asked.wait(left, self._client._timeout)
+            self.blocked += time.monotonic() - begun
             if not ended:
                 raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
             left -= len(ended)

@@ -12,6 +12,7 @@ from ._batch import Batch, Landing, Rooms
 from ._dataset import MapDataset
 from ._plan import Declared
 from ._region import Regions
+from ._stalls import LoaderStalls, Meter
 
 _STATE = 1  # version of state_dict
 
@@ -101,6 +102,7 @@ class DeviceLoader:
         self._epoch = self._position = 0
         self._resumed = False
         self._current: Optional["_Epoch"] = None
+        self._meter: Optional[Meter] = None
 
     # --- order ---
 
@@ -155,7 +157,9 @@ class DeviceLoader:
         # memory is shared with a parent: a child takes its own
         if self._regions is None or self._regions.pid != os.getpid():
             self._regions = Regions(self.dataset.client, self.device, self.prefetch + 2, self._pin)
-        self._current = _Epoch(self, list(self._batches()))
+        # before the plan is declared: what comes from now on is of this pass
+        self._meter = Meter(self.dataset.client, self._epoch)
+        self._current = _Epoch(self, list(self._batches()), self._meter)
         return self._current
 
     def _yielded(self, samples: int) -> None:
@@ -175,6 +179,12 @@ class DeviceLoader:
         if self._regions is not None:
             self._regions.close()
         self._regions = None
+
+    def stalls(self) -> Optional[LoaderStalls]:
+        """How long the present pass, or the last one, kept its user waiting, and why; None before
+        the first. Client.stalls() tells what the daemon knows: how long fetches were waiting, most
+        of them long before their batch was asked for."""
+        return self._meter.report() if self._meter is not None else None
 
     # --- state ---
 
@@ -209,8 +219,9 @@ def _device(device: Union[str, torch.device]) -> torch.device:
 class _Epoch:
     """One pass: batches under way, in their order."""
 
-    def __init__(self, loader: DeviceLoader, batches: List[List[int]]) -> None:
+    def __init__(self, loader: DeviceLoader, batches: List[List[int]], meter: Meter) -> None:
         self._loader = loader
+        self._meter = meter
         self._waiting: Deque[List[int]] = collections.deque(batches)
         self._under_way: Deque[Landing] = collections.deque()
         self._open = True
@@ -244,6 +255,13 @@ class _Epoch:
             self._waiting.popleft()
 
     def __next__(self) -> Any:
+        self._meter.enter()
+        try:
+            return self._next()
+        finally:
+            self._meter.leave()
+
+    def _next(self) -> Any:
         loader = self._loader
         if not self._open:
             raise StopIteration
@@ -258,6 +276,7 @@ class _Epoch:
             self.close()
             raise
         if batch is None:
+            self._meter.end(ask=True)
             self.close()
             loader._finished()
             raise StopIteration
@@ -270,6 +289,9 @@ class _Epoch:
         except BaseException:
             landing.cancel()
             raise
+        finally:
+            self._meter.blocked += landing.blocked
+        self._meter.batches += 1
         loader._yielded(len(batch))
         if loader._errors == "raise":
             for error in batch.errors:
@@ -282,6 +304,7 @@ class _Epoch:
     def close(self) -> None:
         """Cancels what is under way."""
         self._open = False
+        self._meter.end()
         self._waiting.clear()
         while self._under_way:
             self._under_way.popleft().cancel()

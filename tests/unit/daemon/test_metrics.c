@@ -10,6 +10,8 @@ static json_t *status(void)
 {
     json_t *o = json_loads("{\"store\":{\"requests\":{\"get\":12,\"head\":0,\"list\":3},"
                            "\"first_byte\":{\"get\":{\"p50\":0.25,\"sum\":1.5,\"count\":6}}},"
+                           "\"stalls\":{\"totals\":{\"reads\":{\"waited\":2.5,"
+                           "\"causes\":{\"pool full\":0.75}}}},"
                            "\"worker\":{\"restarts\":2}}",
                            0, NULL);
 
@@ -36,6 +38,10 @@ static void values_carry_their_exports_name(void **state)
     assert_non_null(strstr(text, "{export=\"train\",kind=\"get\",quantile=\"0.5\"} 0.25\n"));
     assert_non_null(
         strstr(text, "\nos2g_first_byte_seconds_sum{export=\"train\",kind=\"get\"} 1.5\n"));
+    assert_non_null(strstr(text, "\nos2g_stalled_seconds_total{export=\"train\",way=\"read\","
+                                 "cause=\"pool full\"} 0.75\n"));
+    assert_non_null(
+        strstr(text, "\nos2g_stalled_wall_seconds_total{export=\"train\",way=\"read\"} 2.5\n"));
     json_decref(e.status);
     free(text);
 }
