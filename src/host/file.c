@@ -116,6 +116,7 @@ int os2g_open(struct os2g *c, const char *path, struct os2g_file **ret)
     f->client = c;
     f->refs = 1;
     f->path = xstrdup(path);
+    f->control = path_is_control(path);
     f->size = o.st.size;
     f->mtime_s = o.st.mtime_s;
     memcpy(f->etag, o.st.etag, sizeof(f->etag));

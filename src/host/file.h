@@ -8,6 +8,7 @@
 struct os2g_file {
     struct os2g *client;
     char *path;
+    bool control; // the daemon's, and no object
     uint64_t size;
     int64_t mtime_s;
     char etag[128]; // "" if not known

@@ -112,7 +112,7 @@ static int copy_out(struct io *io, const struct io_piece *p, uint64_t len)
     else
         memcpy((uint8_t *)io->to.address + p->offset, p->chunk.base, len);
     atomic_fetch_sub(&io->copying, 1);
-    if (rc == 0 && (!b || b->memory == OS2G_MEMORY_HOST))
+    if (rc == 0 && (!b || b->memory == OS2G_MEMORY_HOST) && !(io->file && io->file->control))
         atomic_fetch_add(&io->client->bounced_bytes, len);
     return rc;
 }

@@ -113,8 +113,7 @@ static int walk_on(struct os2g *c, const char *path, uint64_t deadline_ns, struc
     return rc;
 }
 
-// The daemon's own files are the export's, whatever part of it the client has asked for.
-static bool is_control(const char *path)
+bool path_is_control(const char *path)
 {
     path += strspn(path, "/");
     return !strncmp(path, OS2G_CONTROL_DIR "/", strlen(OS2G_CONTROL_DIR "/"));
@@ -127,7 +126,7 @@ int path_walk(struct os2g *c, const char *path, uint64_t deadline_ns, struct pat
                            .attr.mode = S_IFDIR};
     int rc = 0;
 
-    if (!is_control(path))
+    if (!path_is_control(path))
         rc = walk_on(c, transport_below(c->transport), deadline_ns, &at);
     if (rc == 0)
         rc = walk_on(c, path, deadline_ns, &at);
