@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/broker.h"
-#include "daemon/limits.h"
+#include "daemon/open_files.h"
 #include "daemon/privilege.h"
 #include "daemon/supervised_mount.h"
 #include "daemon/worker.h"

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "daemon/limits.h"
+#include "daemon/open_files.h"
 #include "daemon/spawn.h"
 #include "daemon/supervised.h"
 

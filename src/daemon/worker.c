@@ -6,7 +6,7 @@
 #include "daemon/channel.h"
 #include "daemon/control.h"
 #include "daemon/export.h"
-#include "daemon/limits.h"
+#include "daemon/open_files.h"
 #include "daemon/privilege.h"
 #include "daemon/resolver.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/limits.h"
+#include "daemon/open_files.h"
 
 #include "base/log.h"
 
