@@ -2,6 +2,7 @@
 #include "base/base.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,4 +75,16 @@ void base_fill_std_fds(void)
     } while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         close(fd);
+}
+
+unsigned base_cores(void)
+{
+    cpu_set_t cores;
+    long online;
+
+    if (sched_getaffinity(0, sizeof(cores), &cores) == 0)
+        return (unsigned)CPU_COUNT(&cores);
+    // more of them than the set has room for
+    online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online < 1 ? 1 : (unsigned)online;
 }

@@ -39,3 +39,7 @@ char *xasprintf(const char *fmt, ...) PRINTF_LIKE(1, 2);
 // so that no file or socket of ours gets its number and what is printed. Writing there is still
 // EBADF.
 void base_fill_std_fds(void);
+
+// Cores that this process may run on, at least 1: fewer than the machine's in a container or under
+// taskset.
+unsigned base_cores(void);

@@ -97,6 +97,7 @@ int cache_new(struct cache **ret, const struct cache_config *config, char **ret_
     struct cache *c;
     int rc;
 
+    assert(!config->loop || config->data_loops == 1);
     if (config->data_loops < 1 || each < MEMORY_MIN || each / CACHE_PAGE >= NO_PAGE) {
         *ret_error = xasprintf("the cache needs at least %u MiB of memory for each of its %u "
                                "threads: give it more, or fewer threads",
@@ -116,7 +117,8 @@ int cache_new(struct cache **ret, const struct cache_config *config, char **ret_
         return rc;
     }
     for (unsigned i = 0; i < c->n_shards && rc == 0; i++)
-        rc = shard_init(&c->shards[i], c, i, c->arena + i * each, (uint32_t)(each / CACHE_PAGE));
+        rc = shard_init(&c->shards[i], c, i, config->loop, c->arena + i * each,
+                        (uint32_t)(each / CACHE_PAGE));
     if (rc < 0) {
         *ret_error = xasprintf("cannot start the cache's threads: %s", strerror(-rc));
         cache_free(c);
@@ -134,7 +136,7 @@ void cache_free(struct cache *c)
         shard_close(&c->shards[i]);
     // in this order, in which the last references of objects are passed on
     for (unsigned i = 0; i < c->n_shards; i++)
-        loop_stop(c->shards[i].loop);
+        shard_stop(&c->shards[i]);
     for (unsigned i = 0; i < c->n_shards; i++)
         shard_fini(&c->shards[i]);
     arena_unmap(c);

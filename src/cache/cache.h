@@ -3,9 +3,9 @@
 // an object version), each owned by one data loop with its pages, its GETs and those who wait for
 // them. Uses s3/, net/, loop/, base/.
 //
-// The cache starts its data loops itself. Calls come from any loop; they are messages to the loop
-// that owns the extent. Nothing fails for lack of memory and nothing exceeds it: demand reads
-// wait in line, pre-reading is dropped.
+// The cache starts its data loops itself, or is given the one. Calls come from any loop; they are
+// messages to the loop that owns the extent. Nothing fails for lack of memory and nothing exceeds
+// it: demand reads wait in line, pre-reading is dropped.
 #pragma once
 
 #include "base/counter.h"
@@ -26,13 +26,17 @@ struct cache;
 struct cache_config {
     uint64_t memory;     // bytes of the pool, at least 16 MiB per data loop
     unsigned data_loops; // at least 1
+    // Or NULL. It is the data loop then, which there is one of: where one core has all the work, a
+    // thread more only means changing between them.
+    struct loop *loop;
     struct s3_bucket *bucket;
     bool shared; // the pool is a memfd, so that a copy engine's process can have it (gdd/engine.h)
 };
 
+// From any thread; config->loop's own is one.
 int cache_new(struct cache **ret, const struct cache_config *c, char **ret_error);
-// Ends the data loops. Every read has been released and every load has ended; GETs of pre-reading
-// are cancelled.
+// Ends the data loops, not one that was given, from any other thread than theirs. Every read has
+// been released and every load has ended; GETs of pre-reading are cancelled.
 void cache_free(struct cache *c);
 // The whole pool and its descriptor, which stays the cache's: -1 unless it is shared. Any thread.
 void cache_arena(const struct cache *c, int *ret_fd, void **ret_base, uint64_t *ret_len);

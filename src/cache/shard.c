@@ -94,12 +94,20 @@ static void make_client(void *arg)
     c->rc = s3_client_new(&c->shard->s3, c->shard->loop, c->shard->cache->bucket);
 }
 
-int shard_init(struct shard *s, struct cache *c, unsigned index, void *base, uint32_t n_pages)
+static int start_loop(struct shard *s)
+{
+    char name[16];
+
+    snprintf(name, sizeof(name), "os2g-data-%u", s->index % 1000);
+    return loop_start(&s->loop, name);
+}
+
+int shard_init(struct shard *s, struct cache *c, unsigned index, struct loop *l, void *base,
+               uint32_t n_pages)
 {
     unsigned connections = s3_bucket_settings(c->bucket)->max_connections;
     struct client client = {.shard = s};
-    char name[16];
-    int rc;
+    int rc = 0;
 
     s->cache = c;
     s->index = index;
@@ -111,11 +119,16 @@ int shard_init(struct shard *s, struct cache *c, unsigned index, void *base, uin
     list_init(&s->landings);
     sem_init(&s->closed, 0, 0);
     s->ahead_max = MAX((connections ? connections : CONNECTIONS_DEFAULT) / c->n_shards, 1);
-    snprintf(name, sizeof(name), "os2g-data-%u", index % 1000);
-    rc = loop_start(&s->loop, name);
+    s->loop = l;
+    s->loop_given = l;
+    if (!l)
+        rc = start_loop(s);
     if (rc < 0)
         return rc;
-    loop_call(s->loop, make_client, &client);
+    if (loop_self() == s->loop)
+        make_client(&client);
+    else
+        loop_call(s->loop, make_client, &client);
     return client.rc;
 }
 
@@ -153,6 +166,19 @@ void shard_close(struct shard *s)
     while (sem_wait(&s->closed) < 0 && errno == EINTR)
         ;
     loop_call(s->loop, free_client, s);
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+void shard_stop(struct shard *s)
+{
+    if (!s->loop_given)
+        loop_stop(s->loop);
+    else if (loop_self() != s->loop) // else it has not begun
+        loop_call(s->loop, nothing, NULL);
 }
 
 void shard_fini(struct shard *s)

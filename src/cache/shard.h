@@ -13,6 +13,7 @@ struct shard {
     struct cache *cache;
     unsigned index;
     struct loop *loop;
+    bool loop_given; // not ours to stop
     struct s3_client *s3;
     struct pool pool;
     struct extent_table extents;
@@ -157,9 +158,12 @@ void direct_waited(const struct s3_get *get, uint64_t since_ns, struct cache_wai
 
 // --- shard.c ---
 
-int shard_init(struct shard *s, struct cache *c, unsigned index, void *base, uint32_t n_pages);
+// l: to run on; NULL: on a loop of its own.
+int shard_init(struct shard *s, struct cache *c, unsigned index, struct loop *l, void *base,
+               uint32_t n_pages);
 void shard_close(struct shard *s); // from outside: cancels what is under way and waits for it
-void shard_fini(struct shard *s);  // after its loop has been stopped
+void shard_stop(struct shard *s);  // then: after the messages already posted, nothing more runs
+void shard_fini(struct shard *s);
 // Hands memory that has become available to those who wait for it, soon.
 void shard_pump(struct shard *s);
 void shard_enqueue(struct shard *s, struct cache_op *op); // waits for memory

@@ -37,6 +37,7 @@ int export_build(struct export *e, struct loop *l, struct export_options *o,
     cache = (struct cache_config){
         .memory = o->memory,
         .data_loops = o->threads,
+        .loop = o->threads == 1 && base_cores() == 1 ? l : NULL,
         .bucket = e->bucket,
         .shared = engine_possible(),
     };

@@ -247,8 +247,7 @@ const char *export_options_place(const struct export_options *o)
 
 static unsigned default_threads(uint64_t memory)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t n = cores < 1 ? 1 : (uint64_t)MIN(cores, 4);
+    uint64_t n = MIN(base_cores(), 4);
 
     return (unsigned)MAX(1, MIN(n, memory / MEMORY_PER_LOOP));
 }

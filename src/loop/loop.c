@@ -17,6 +17,10 @@
 struct loop {
     uv_loop_t uv;
     uv_async_t wake;
+    // What the loop sends itself is looked at before it sleeps: no wake-up, no system call.
+    uv_prepare_t before_sleep;
+    uv_idle_t awake; // active: it must not sleep now
+    bool sent_itself;
     // libuv's timers count in milliseconds; a descriptor's in nanoseconds
     uv_poll_t timer;
     int timer_fd;
@@ -56,7 +60,11 @@ void loop_post(struct loop *l, struct loop_msg *msg, void (*fn)(struct loop_msg 
     } while (!atomic_compare_exchange_weak_explicit(&l->inbox, &head, msg, memory_order_release,
                                                     memory_order_relaxed));
     // whoever finds the inbox empty wakes the loop; the others ride along
-    if (!head)
+    if (head)
+        return;
+    if (self == l)
+        l->sent_itself = true;
+    else
         uv_async_send(&l->wake);
 }
 
@@ -80,13 +88,39 @@ static void run_messages(struct loop *l)
     }
 }
 
+static void work_off(struct loop *l)
+{
+    if (atomic_load_explicit(&l->inbox, memory_order_relaxed))
+        run_messages(l);
+    if (atomic_load(&l->quit) && !atomic_load(&l->inbox)) {
+        atomic_store(&l->quit, false); // it may be run again
+        uv_stop(&l->uv);
+    }
+}
+
 static void on_wake(uv_async_t *wake)
 {
-    struct loop *l = container_of(wake, struct loop, wake);
+    work_off(container_of(wake, struct loop, wake));
+}
 
-    run_messages(l);
-    if (atomic_load(&l->quit) && !atomic_load(&l->inbox))
-        uv_stop(&l->uv);
+static void on_awake(uv_idle_t *awake)
+{
+    (void)awake;
+}
+
+// Messages that post again and again leave descriptors their turn in between.
+static void on_before_sleep(uv_prepare_t *prepare)
+{
+    struct loop *l = container_of(prepare, struct loop, before_sleep);
+
+    if (l->sent_itself) {
+        l->sent_itself = false;
+        work_off(l);
+    }
+    if (l->sent_itself)
+        uv_idle_start(&l->awake, on_awake);
+    else
+        uv_idle_stop(&l->awake);
 }
 
 struct call {
@@ -281,6 +315,9 @@ int loop_new(struct loop **ret, const char *name)
     rc = uv_async_init(&l->uv, &l->wake, on_wake);
     if (rc < 0)
         goto fail_loop;
+    uv_prepare_init(&l->uv, &l->before_sleep);
+    uv_prepare_start(&l->before_sleep, on_before_sleep);
+    uv_idle_init(&l->uv, &l->awake);
     // none of these can fail: the descriptor is new and fit for epoll
     uv_poll_init(&l->uv, &l->timer, l->timer_fd);
     uv_poll_start(&l->timer, UV_READABLE, on_timer);

@@ -367,6 +367,10 @@ void fs_host_start(struct fs_host *h, struct s3_fixture *f, struct fs_options o,
     struct cache_config c = {.memory = memory, .data_loops = 2, .bucket = f->bucket};
     char *error = NULL;
 
+    if (getenv("OS2G_TEST_ONE_LOOP")) { // as on a machine of one core
+        c.data_loops = 1;
+        c.loop = f->loop;
+    }
     *h = (struct fs_host){.fixture = f, .options = o};
     h->options.file_mode = 0644;
     h->options.dir_mode = 0755;

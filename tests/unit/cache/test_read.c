@@ -355,6 +355,41 @@ static void two_versions_do_not_share_pages(void **state)
     finish();
 }
 
+struct making {
+    struct cache_config config;
+    struct cache *cache;
+    int rc;
+};
+
+static void make(void *arg)
+{
+    struct making *m = arg;
+    char *error = NULL;
+
+    m->rc = cache_new(&m->cache, &m->config, &error);
+}
+
+static void a_loop_that_is_given_is_used_and_goes_on(void **state)
+{
+    struct making m = {.config = {.memory = 16 * MIB, .data_loops = 1}};
+    struct reading x = {0};
+
+    assert_int_equal(loop_start(&m.config.loop, "test"), 0);
+    loop_call(m.config.loop, make, &m); // as a program does whose only loop it is
+    assert_int_equal(m.rc, 0);
+    world = m.cache;
+    fake_set_automatic(MIB);
+    o = world_object("a", 3 * MIB);
+    reading_start(&x, o, MIB, MIB);
+    assert_int_equal(reading_wait(&x), 0);
+    assert_ptr_equal(x.loop, m.config.loop);
+    finish();
+    make(&m); // from another thread
+    assert_int_equal(m.rc, 0);
+    cache_free(m.cache);
+    loop_stop(m.config.loop);
+}
+
 static void little_memory_is_refused_with_a_sentence(void **state)
 {
     struct cache *c;
@@ -393,6 +428,7 @@ int main(void)
         cmocka_unit_test(a_late_cancel_does_nothing),
         cmocka_unit_test(pages_go_with_the_last_reference),
         cmocka_unit_test(two_versions_do_not_share_pages),
+        cmocka_unit_test(a_loop_that_is_given_is_used_and_goes_on),
         cmocka_unit_test(little_memory_is_refused_with_a_sentence),
     };
 
