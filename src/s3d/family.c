@@ -237,8 +237,12 @@ int family_set_find(const struct family_set *s, const char *bucket, const char *
 // The family's first key >= key (> key if after); false at its end.
 static bool family_next(const struct family *f, const char *key, bool after, char *out)
 {
-    uint64_t low = 0, high = f->n_keys;
+    int side = strncmp(f->literals[0], key, strlen(f->literals[0]));
+    uint64_t low = 0, high = side > 0 ? 0 : f->n_keys;
 
+    // what all its keys begin with tells most families apart
+    if (side < 0)
+        return false;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         int order;
@@ -263,11 +267,14 @@ int family_set_next(const struct family_set *s, const char *bucket, const char *
     char candidate[FAMILY_MAX_KEY + 1];
 
     for (size_t i = 0; i < s->len; i++) {
-        if (!family_next(&s->items[i], key, after, candidate) ||
-            (best && strcmp(candidate, out) >= 0))
+        const struct family *f = &s->items[i];
+
+        if (best && strncmp(f->literals[0], out, strlen(f->literals[0])) > 0)
             continue;
-        memcpy(out, candidate, s->items[i].key_len + 1);
-        best = &s->items[i];
+        if (!family_next(f, key, after, candidate) || (best && strcmp(candidate, out) >= 0))
+            continue;
+        memcpy(out, candidate, f->key_len + 1);
+        best = f;
     }
     if (!best)
         return -ENOENT;
