@@ -341,7 +341,7 @@ class Client:
 
     def plan(self, keys: Iterable[Key], window: int = 0) -> Plan:
         """Declares the order in which this and other processes are going to read whole objects:
-        they are fetched ahead in it, up to window bytes (0: half of the daemon's memory), each
+        they are fetched ahead in it, up to window bytes (0: what readers turn out to need), each
         once."""
         try:
             return Plan(self, self._core, keys, window)

@@ -80,6 +80,7 @@ static void end(struct fetching *f)
 
     stalls_wait(&fs->stalls, STALL_FETCH, f->lead, &f->waited, f->key.data + f->prefix_len,
                 f->key.len - f->prefix_len, &stalled);
+    fs->fetching--;
     plan_uses_end(&f->plan_uses);
     drop_objects(f);
     buf_free(&f->key);
@@ -347,6 +348,7 @@ void fs_op_fetch(struct fs *fs, struct fs_request *req, const char *key, size_t 
         return;
     }
     f = xcalloc(1, sizeof(*f));
+    fs->fetching++;
     f->fs = fs;
     list_init(&f->plan_uses);
     f->prefix_len = prefix_len;

@@ -38,6 +38,7 @@ struct fs {
     unsigned n_idle_objects;
 
     struct hmap transfers; // transfer.c
+    unsigned fetching;     // fetch.c: FETCHes under way
     struct list run_plans; // plan_run.c
     struct stalls stalls;
     struct list reports; // stalls_file.c

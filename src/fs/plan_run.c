@@ -7,7 +7,14 @@
 
 #define TICK_NS      (100 * NS_PER_MS) // memory may become free without an event of the plan
 #define LIST_WAIT_NS (500 * NS_PER_MS) // for a listing to come to a name; then it is asked for
-#define FEW_ENTRIES  16                // not worth a listing
+// Where no window is given. What is fetched ahead without need costs memory that was never touched
+// before, and is cold when it is read.
+#define WINDOW_FIRST (32 * MIB)
+// A FETCH under way takes the place of so many of the plan's: the plan has twice as many as there
+// are connections, so that these never wait, and where FETCHes use them all, bytes land where they
+// are wanted without it.
+#define FETCH_WEIGHT 2
+#define FEW_ENTRIES  16 // not worth a listing
 
 struct run_plan {
     struct fs *fs;
@@ -276,7 +283,8 @@ static void step(struct run_plan *rp)
     while (rp->again) {
         rp->again = false;
         for (;;) {
-            plan_step(rp->plan, cache_pressure(rp->fs->cache), &act);
+            plan_step(rp->plan, cache_pressure(rp->fs->cache), FETCH_WEIGHT * rp->fs->fetching,
+                      &act);
             if (act.what == PLAN_NOTHING)
                 break;
             if (act.what == PLAN_DROP)
@@ -406,6 +414,7 @@ int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, ui
     if (!c.window_bytes) {
         cache_stats_read(fs->cache, &pool);
         c.window_bytes = pool.pool_bytes / 2;
+        c.window_first = WINDOW_FIRST;
     }
     rp = xcalloc(1, sizeof(*rp));
     rp->fs = fs;

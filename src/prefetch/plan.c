@@ -50,6 +50,8 @@ struct plan {
     uint32_t ring_size, ring_first, ring_len;
     uint32_t next; // first entry not asked for
     uint64_t passed;
+    uint64_t window;   // bytes, up to config.window_bytes
+    uint64_t grown_at; // `passed` when it grew last
     uint64_t furthest; // `passed` of the furthest entry opened
     unsigned in_flight;
 
@@ -64,6 +66,8 @@ struct plan *plan_new(const struct plan_config *c)
 
     p->config = *c;
     p->lead = PLAN_IN_TIME;
+    p->window =
+        c->warm || !c->window_first ? c->window_bytes : MIN(c->window_first, c->window_bytes);
     if (!p->config.in_flight_max)
         p->config.in_flight_max = IN_FLIGHT_DEFAULT;
     if (!p->config.object_bytes_max)
@@ -262,20 +266,18 @@ static bool drop_one(struct plan *p, struct plan_action *ret)
     return false;
 }
 
-static bool may_fetch(struct plan *p, unsigned pressure)
+static bool may_fetch(struct plan *p, unsigned pressure, unsigned others)
 {
-    uint64_t window =
-        p->config.warm ? p->config.window_bytes : pressure_shrink(p->config.window_bytes, pressure);
+    uint64_t window = p->config.warm ? p->window : pressure_shrink(p->window, pressure);
     uint64_t used = p->stats.window_used;
 
     if (!p->committed)
         return false;
     if (p->stalled || (used && used + guess(p) > window)) {
-        p->lead = !p->stalled && used + guess(p) > p->config.window_bytes ? PLAN_WINDOW_FULL
-                                                                          : PLAN_POOL_FULL;
+        p->lead = !p->stalled && used + guess(p) > p->window ? PLAN_WINDOW_FULL : PLAN_POOL_FULL;
         return false;
     }
-    if (p->in_flight >= p->config.in_flight_max) {
+    if (p->in_flight + others >= p->config.in_flight_max) {
         p->lead = PLAN_IN_TIME;
         return false;
     }
@@ -288,7 +290,7 @@ static void finish_warming(struct plan *p)
     p->next = p->n;
 }
 
-void plan_step(struct plan *p, unsigned pressure, struct plan_action *ret)
+void plan_step(struct plan *p, unsigned pressure, unsigned others, struct plan_action *ret)
 {
     struct slot s;
 
@@ -300,7 +302,7 @@ void plan_step(struct plan *p, unsigned pressure, struct plan_action *ret)
         p->next++;
     if (p->next == p->n)
         return;
-    if (!may_fetch(p, pressure)) {
+    if (!may_fetch(p, pressure, others)) {
         if (p->config.warm && p->committed && !p->in_flight)
             finish_warming(p);
         return;
@@ -465,6 +467,16 @@ static void chain_trim(struct plan *p, struct plan_item *item)
     }
 }
 
+// A reader came for something that has not landed, and nothing but the window had held it back. A
+// larger one is tried out for its own length before it grows again.
+static void grow(struct plan *p)
+{
+    if (p->passed - p->grown_at < p->window)
+        return;
+    p->window = MIN(2 * p->window, p->config.window_bytes);
+    p->grown_at = p->passed;
+}
+
 uint32_t plan_open(struct plan *p, const char *key, size_t key_len, enum plan_lead *ret_lead)
 {
     uint32_t item = plan_names_find(&p->names, key, key_len), entry;
@@ -482,6 +494,8 @@ uint32_t plan_open(struct plan *p, const char *key, size_t key_len, enum plan_le
     }
     s = slot_find(p, entry);
     *ret_lead = s ? (enum plan_lead)s->lead : p->lead;
+    if (*ret_lead == PLAN_WINDOW_FULL && (!s || s->in_flight))
+        grow(p);
     if (s) {
         s->opens++;
         p->furthest = MAX(p->furthest, s->passed);

@@ -22,6 +22,7 @@ struct plan;
 
 struct plan_config {
     uint64_t window_bytes;     // fetched or being fetched, and not consumed
+    uint64_t window_first;     // so much of it at first, more when a reader came too early; 0: all
     unsigned in_flight_max;    // entries being fetched at a time; 0: 128
     uint64_t object_bytes_max; // of one object: more is left to its readers; 0: window_bytes / 4
     uint64_t memory_max;       // of the plan itself; 0: 2 GiB
@@ -53,8 +54,9 @@ struct plan_action {
     size_t key_len;
 };
 
-// The next thing to do; call until PLAN_NOTHING after each event. pressure: cache_pressure.
-void plan_step(struct plan *p, unsigned pressure, struct plan_action *ret);
+// The next thing to do; call until PLAN_NOTHING after each event. pressure: cache_pressure. others:
+// what else is being fetched, of which the plan's in_flight_max is a part.
+void plan_step(struct plan *p, unsigned pressure, unsigned others, struct plan_action *ret);
 
 // --- what became of a PLAN_FETCH: one of missing, or sized and later fetched ---
 

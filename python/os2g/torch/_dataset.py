@@ -118,7 +118,7 @@ class IterableDataset(_Objects, torch.utils.data.IterableDataset):
     """Objects one after the other, fetched ahead in that order. enable_sharding: each worker of each
     rank has its share, in turn; otherwise each has all of them.
 
-    window: bytes to fetch ahead; 0: half of the daemon's memory; None: nothing before it is read,
+    window: bytes to fetch ahead; 0: what readers turn out to need; None: nothing before it is read,
     for those who only look at keys, or at the beginnings of large objects."""
 
     def __init__(

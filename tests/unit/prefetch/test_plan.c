@@ -61,7 +61,7 @@ static void run(void)
 {
     struct plan_action a;
 
-    for (plan_step(p, 0, &a); a.what != PLAN_NOTHING; plan_step(p, 0, &a)) {
+    for (plan_step(p, 0, 0, &a); a.what != PLAN_NOTHING; plan_step(p, 0, 0, &a)) {
         if (a.what == PLAN_DROP) {
             n_drops++;
             continue;
@@ -86,10 +86,10 @@ static void nothing_is_asked_for_before_the_commit(void **state)
 
     begin(10 * SIZE, 0, false);
     add(0);
-    plan_step(p, 0, &a);
+    plan_step(p, 0, 0, &a);
     assert_int_equal(a.what, PLAN_NOTHING);
     plan_commit(p);
-    plan_step(p, 0, &a);
+    plan_step(p, 0, 0, &a);
     assert_int_equal(a.what, PLAN_FETCH);
     assert_string_equal(a.key, "train/n00/img_000000.jpg");
     plan_free(p);
@@ -116,6 +116,81 @@ static void the_window_bounds_what_is_fetched_ahead(void **state)
     plan_free(p);
 }
 
+// Of what plan_step asks for, nothing lands.
+static unsigned run_without_landing(unsigned others)
+{
+    struct plan_action a;
+    unsigned n = 0;
+
+    for (plan_step(p, 0, others, &a); a.what == PLAN_FETCH; plan_step(p, 0, others, &a), n++)
+        plan_sized(p, a.entry, SIZE);
+    return n;
+}
+
+static void begin_growing(void)
+{
+    p = plan_new(&(struct plan_config){.window_bytes = 100 * SIZE, .window_first = 10 * SIZE});
+    for (unsigned i = 0; i < 1000; i++)
+        add(i);
+    plan_commit(p);
+}
+
+static void the_window_stays_small_for_readers_who_find_what_they_want(void **state)
+{
+    n_fetches = 0;
+    begin_growing();
+    run();
+    for (unsigned i = 0; i < 500; i++)
+        read_key(i);
+    assert_in_range(stats().window_used, 9 * SIZE, 10 * SIZE);
+    plan_free(p);
+}
+
+static void the_window_grows_for_readers_who_came_too_early(void **state)
+{
+    begin_growing();
+    run();
+    read_key(0);
+    read_key(30); // far from being asked for
+    assert_in_range(stats().window_used, 18 * SIZE, 20 * SIZE);
+    read_key(31); // too soon to say what that was good for
+    assert_in_range(stats().window_used, 18 * SIZE, 20 * SIZE);
+    for (unsigned round = 0; round < 10; round++) {
+        uint32_t next;
+
+        for (unsigned i = 0; i < 50; i++)
+            plan_consume(p, open_key(1 + round * 80 + i));
+        next = open_key(80 + round * 80);
+        plan_consume(p, next);
+        run();
+    }
+    assert_in_range(stats().window_used, 99 * SIZE, 100 * SIZE); // and no further
+    plan_free(p);
+}
+
+static void what_has_not_landed_though_it_was_asked_for_at_once_grows_no_window(void **state)
+{
+    begin_growing();
+    assert_in_range(run_without_landing(0), 9, 10);
+    open_key(0);
+    assert_int_equal(run_without_landing(0), 0);
+    plan_free(p);
+}
+
+static void what_others_are_fetching_takes_the_place_of_the_plans(void **state)
+{
+    begin(1000 * SIZE, 50, false);
+    for (unsigned i = 0; i < 1000; i++)
+        add(i);
+    plan_commit(p);
+    assert_int_equal(run_without_landing(60), 0);
+    open_key(0);
+    assert_int_equal(lead, PLAN_IN_TIME); // the store is at its work
+    assert_int_equal(run_without_landing(30), 20);
+    assert_int_equal(run_without_landing(0), 30);
+    plan_free(p);
+}
+
 static void pressure_shrinks_the_window(void **state)
 {
     struct plan_action a;
@@ -125,7 +200,7 @@ static void pressure_shrinks_the_window(void **state)
     for (unsigned i = 0; i < 100; i++)
         add(i);
     plan_commit(p);
-    for (plan_step(p, 80, &a); a.what == PLAN_FETCH; plan_step(p, 80, &a)) {
+    for (plan_step(p, 80, 0, &a); a.what == PLAN_FETCH; plan_step(p, 80, 0, &a)) {
         plan_sized(p, a.entry, SIZE);
         n++;
     }
@@ -143,16 +218,16 @@ static void only_so_many_are_in_flight(void **state)
         add(i);
     plan_commit(p);
     for (int i = 0; i < 16; i++) {
-        plan_step(p, 0, &a);
+        plan_step(p, 0, 0, &a);
         assert_int_equal(a.what, PLAN_FETCH);
         plan_sized(p, a.entry, SIZE);
         if (i == 0)
             first = a.entry;
     }
-    plan_step(p, 0, &a);
+    plan_step(p, 0, 0, &a);
     assert_int_equal(a.what, PLAN_NOTHING);
     plan_fetched(p, first, 0);
-    plan_step(p, 0, &a);
+    plan_step(p, 0, 0, &a);
     assert_int_equal(a.what, PLAN_FETCH);
     plan_free(p);
 }
@@ -360,7 +435,7 @@ static void missing_objects_are_counted_and_passed_over(void **state)
     for (unsigned i = 0; i < 10; i++)
         add(i);
     plan_commit(p);
-    for (plan_step(p, 0, &a); a.what == PLAN_FETCH; plan_step(p, 0, &a))
+    for (plan_step(p, 0, 0, &a); a.what == PLAN_FETCH; plan_step(p, 0, 0, &a))
         plan_missing(p, a.entry);
     assert_int_equal(stats().missing, 10);
     assert_int_equal(stats().window_used, 0);
@@ -377,14 +452,14 @@ static void without_memory_it_waits_for_a_reader(void **state)
     for (unsigned i = 0; i < 10; i++)
         add(i);
     plan_commit(p);
-    plan_step(p, 0, &a);
+    plan_step(p, 0, 0, &a);
     first = a.entry;
     plan_sized(p, first, SIZE);
     plan_fetched(p, first, -EAGAIN);
-    plan_step(p, 0, &a);
+    plan_step(p, 0, 0, &a);
     assert_int_equal(a.what, PLAN_NOTHING);
     plan_consume(p, open_key(0));
-    plan_step(p, 0, &a);
+    plan_step(p, 0, 0, &a);
     assert_int_equal(a.what, PLAN_FETCH);
     plan_free(p);
 }
@@ -396,7 +471,7 @@ static void of_a_large_object_only_the_beginning_is_fetched(void **state)
     begin(64 * MIB, 0, false);
     add(0);
     plan_commit(p);
-    plan_step(p, 0, &a);
+    plan_step(p, 0, 0, &a);
     assert_int_equal(plan_sized(p, a.entry, 10 * GIB), 16 * MIB);
     assert_int_equal(stats().window_used, 16 * MIB);
     plan_free(p);
@@ -422,10 +497,10 @@ static void a_consumed_entry_is_not_fetched_any_more(void **state)
     begin(100 * SIZE, 0, false);
     add(0);
     plan_commit(p);
-    plan_step(p, 0, &a);
+    plan_step(p, 0, 0, &a);
     assert_true(plan_consume(p, open_key(0)));
     assert_int_equal(plan_sized(p, a.entry, SIZE), 0);
-    assert_true(plan_done(p) || (plan_step(p, 0, &a), plan_done(p)));
+    assert_true(plan_done(p) || (plan_step(p, 0, 0, &a), plan_done(p)));
     plan_free(p);
 }
 
@@ -489,7 +564,7 @@ static void what_the_pools_pressure_kept_back_is_told(void **state)
         add(i);
     plan_commit(p);
     do
-        plan_step(p, 99, &a);
+        plan_step(p, 99, 0, &a);
     while (a.what != PLAN_NOTHING);
     open_key(10);
     assert_int_equal(lead, PLAN_POOL_FULL);
@@ -505,7 +580,7 @@ static void what_as_many_fetches_as_may_be_kept_back_is_the_stores_fault(void **
         add(i);
     plan_commit(p);
     do
-        plan_step(p, 0, &a);
+        plan_step(p, 0, 0, &a);
     while (a.what != PLAN_NOTHING);
     open_key(10);
     assert_int_equal(lead, PLAN_IN_TIME);
@@ -534,6 +609,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_asked_for_before_the_commit),
         cmocka_unit_test(the_window_bounds_what_is_fetched_ahead),
+        cmocka_unit_test(the_window_stays_small_for_readers_who_find_what_they_want),
+        cmocka_unit_test(the_window_grows_for_readers_who_came_too_early),
+        cmocka_unit_test(what_has_not_landed_though_it_was_asked_for_at_once_grows_no_window),
+        cmocka_unit_test(what_others_are_fetching_takes_the_place_of_the_plans),
         cmocka_unit_test(pressure_shrinks_the_window),
         cmocka_unit_test(only_so_many_are_in_flight),
         cmocka_unit_test(eight_threads_taking_turns_fetch_each_entry_once),
