@@ -3,6 +3,7 @@
 
 Each is a context manager with .path, .pid (the process whose CPU counts, with all below it). A mount
 is made anew for each run and the kernel's caches are dropped before, so that nothing is left over.
+side: whose cores its processes have (bench/train/sides.py).
 """
 
 import copy
@@ -41,8 +42,8 @@ class Store:
 class Mount:
     name = None
 
-    def __init__(self, store, *options):
-        self.store, self.options = store, options
+    def __init__(self, store, *options, side=None):
+        self.store, self.options, self.side = store, options, side
 
     def command(self):
         raise NotImplementedError
@@ -58,7 +59,8 @@ class Mount:
         self.work.mkdir()
         drop_caches()
         log = open(top / "log", "w")
-        self._process = subprocess.Popen(self.command(), env=self.env(), stdout=log, stderr=log)
+        self._process = subprocess.Popen(self.command(), env=self.env(), stdout=log, stderr=log,
+                                         preexec_fn=self.side.enter if self.side else None)
         log.close()
         self.pid = self._process.pid
         for _ in range(300):

@@ -4,8 +4,8 @@
 It runs by itself, under whatever Python the benchmark gives it, and does what a line of JSON on its
 input says, answering with a line:
 
-    {"open": {"batch": 64, "workers": 4, "warm": [indices]}}       makes a loader and warms it up
-    {"epoch": [indices], "step": seconds, "digests": false}        one pass
+    {"open": {"workers": 4, "warm": [batches]}}                    makes a loader and warms it up
+    {"epoch": [batches], "step": seconds, "digests": false}        one pass; a batch: [indices]
 
 A step takes its time and no CPU, as if an accelerator did it. CLIENT is files, plan, s3connector or
 gdd; PLACE a directory, a socket, or an endpoint and bucket; KEYS a file of keys, one a line.
@@ -33,16 +33,16 @@ def tensor(data):
 
 
 class Order:
-    """A sampler that gives whatever indices it was last told."""
+    """A batch sampler that gives whatever batches it was last told."""
 
     def __init__(self):
-        self.indices = []
+        self.batches = []
 
     def __iter__(self):
-        return iter(self.indices)
+        return iter(self.batches)
 
     def __len__(self):
-        return len(self.indices)
+        return len(self.batches)
 
 
 class Files(Dataset):
@@ -76,19 +76,19 @@ class ByWorkers:
 
     def __init__(self, client, place, keys):
         self.data = connector(place, keys) if client == "s3connector" else Files(place, keys)
-        self.order = Order()
-        self.sampler = self.order
+        self.order = self.sampler = Order()
         self.loader = None
         if client == "plan":
             from os2g.torch import PlanSampler
+
             self.sampler = PlanSampler(self.order, self.data.paths)
 
-    def open(self, batch, workers):
-        self.loader = DataLoader(self.data, batch, sampler=self.sampler, num_workers=workers,
+    def open(self, workers):
+        self.loader = DataLoader(self.data, batch_sampler=self.sampler, num_workers=workers,
                                  persistent_workers=workers > 0)
 
-    def epoch(self, indices):
-        self.order.indices = indices
+    def epoch(self, batches):
+        self.order.batches = batches
         return iter(self.loader)
 
 
@@ -98,49 +98,44 @@ class ByDevice:
     def __init__(self, client, place, keys):
         from os2g.torch import MapDataset
 
-        self.data = MapDataset.from_objects([f"{place}/{key}" for key in keys] if False else keys_of(place, keys))
-        self.plan = client == "gdd_plan"
+        os.environ["OS2G_SOCKET"], bucket = place.split(",")
+        self.data = MapDataset.from_objects(f"s3://{bucket}/{key}" for key in keys)
         self.order = Order()
+        self.plan = client == "gdd_plan"
         self.loader = None
 
-    def open(self, batch, workers):
+    def open(self, workers):
         from os2g.torch import DeviceLoader
 
-        self.loader = DeviceLoader(self.data, batch, sampler=self.order, prefetch=workers,
+        self.loader = DeviceLoader(self.data, batch_sampler=self.order, prefetch=workers,
                                    plan=self.plan, shape=SHAPE)
 
-    def epoch(self, indices):
-        self.order.indices = indices
+    def epoch(self, batches):
+        self.order.batches = batches
         return (batch.samples for batch in self.loader)
 
 
-def keys_of(place, keys):
-    socket, bucket = place.split(",")
-    os.environ["OS2G_SOCKET"] = socket
-    return [f"s3://{bucket}/{key}" for key in keys]
-
-
-def epoch(loader, indices, step, digests):
-    found, samples, waited = [], 0, 0.0
+def epoch(loader, batches, step, digests):
+    """One pass: how long it took, when each batch came, how long it was waited for."""
+    found, samples, waited, came = [], 0, 0.0, []
     began = time.monotonic()
-    batches = loader.epoch(indices)
-    steps = 0
+    given = loader.epoch(batches)
     while True:
         asked = time.monotonic()
-        batch = next(batches, None)
-        waited += time.monotonic() - asked
+        batch = next(given, None)
+        now = time.monotonic()
+        waited += now - asked
         if batch is None:
             break
+        came.append(now - began)
         samples += len(batch)
-        steps += 1
         if digests:
             found += [hashlib.sha256(sample.numpy()).hexdigest() for sample in batch]
         if step:
             time.sleep(step)
         del batch
-    seconds = time.monotonic() - began
-    return {"samples": samples, "steps": steps, "seconds": seconds, "waited": waited,
-            "digests": found}
+    return {"samples": samples, "seconds": time.monotonic() - began, "waited": waited,
+            "came": came, "digests": found}
 
 
 def main():
@@ -158,10 +153,10 @@ def main():
     for line in sys.stdin:
         request = json.loads(line)
         if "open" in request:
-            loader.open(request["open"]["batch"], request["open"]["workers"])
+            loader.open(request["open"]["workers"])
             answer = epoch(loader, request["open"]["warm"], 0, False)
         else:
-            answer = epoch(loader, request["epoch"], request["step"], request.get("digests"))
+            answer = epoch(loader, request["epoch"], request["step"], request["digests"])
         print(json.dumps(answer), flush=True)
 
 

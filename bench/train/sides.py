@@ -30,9 +30,9 @@ class _Version1:
         (self._paths["cpuset"] / "cpuset.cpus").write_text(cpus)
         (self._paths["cpu"] / "cpu.shares").write_text(str(1024 * share))
 
-    def enter(self):
+    def enter(self, pid=0):
         for path in self._paths.values():
-            (path / "cgroup.procs").write_text("0")
+            (path / "cgroup.procs").write_text(str(pid))
 
     def cpu_seconds(self):
         return int((self._paths["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
@@ -58,8 +58,8 @@ class _Version2:
         (self._path / "cpuset.cpus").write_text(cpus)
         (self._path / "cpu.weight").write_text(str(100 * share))
 
-    def enter(self):
-        (self._path / "cgroup.procs").write_text("0")
+    def enter(self, pid=0):
+        (self._path / "cgroup.procs").write_text(str(pid))
 
     def cpu_seconds(self):
         fields = dict(line.split() for line in (self._path / "cpu.stat").read_text().splitlines())
@@ -85,6 +85,10 @@ class Side:
         """Moves this process there: for preexec_fn."""
         self._group.enter()
 
+    def admit(self, pid):
+        """Moves a process there, with the threads that it has."""
+        self._group.enter(pid)
+
     def cpu_seconds(self):
         """Used so far by all that ever ran there."""
         return self._group.cpu_seconds()
@@ -104,6 +108,8 @@ class Side:
 
 class Sides:
     """host and device on a core each; both: a host that has the two, as a control; store."""
+
+    NAMES = ("host", "device", "both", "store")
 
     def __init__(self):
         cores = sorted(os.sched_getaffinity(0))
