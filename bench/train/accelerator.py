@@ -5,6 +5,8 @@ rate          samples a second when a step takes no time
 utilisation   of an accelerator: the share of time in which it works, after the loader has filled up
 min_step      the shortest step with a utilisation of 95 %
 at 40 %       the epoch's length at the step that keeps a peer's accelerator 40 % busy
+
+Each epoch that is measured gives a record (contenders.py); all that is told is made of these.
 """
 
 import contextlib
@@ -18,9 +20,10 @@ from .contenders import running
 from .dataset import BUCKET, SAMPLE, Dataset
 from .sides import Sides
 
-BATCH = 32
 LATENCY = "lognormal:10ms,0.5"
 BUSY = 0.95
+# A client that is faster than this, in samples a second, is measured over longer epochs.
+FAST, LONGER = 400, 4
 
 
 def utilisation(record):
@@ -30,42 +33,58 @@ def utilisation(record):
     return (len(came) - skip) * step / (record["seconds"] - came[skip])
 
 
-def search_workers(up, samples, most):
-    """The number of workers from which twice as many bring less than 5 % more."""
-    best, best_rate, workers = None, 0, 4
-    while workers <= most:
-        up.open(workers, BATCH // 4)
-        rate = up.epoch(samples)["rate"]
-        if rate < 1.05 * best_rate:
-            break
-        best, best_rate, workers = workers, rate, 2 * workers
-    up.open(best, BATCH)
-    return best
+class Measure:
+    """What is asked of a contender that is up. records: of all that was measured so far."""
 
+    def __init__(self, up, samples, batch, records, **labels):
+        self._up, self._samples, self._batch = up, samples, batch
+        self._records, self._labels = records, labels
+        self._workers = None
 
-def rate(up, samples, rounds):
-    """Epochs at step time zero: the record of the median one."""
-    records = sorted((up.epoch(samples, seed=i) for i in range(rounds)), key=lambda r: r["rate"])
-    return records[len(records) // 2]
+    def epoch(self, what, samples, step=0.0):
+        record = {"what": what, **self._labels, **self._up.epoch(samples, step)}
+        record["utilisation"] = utilisation(record)
+        self._records.append(record)
+        return record
 
+    def open(self, workers):
+        self._up.open(workers, self._batch)
 
-def shortest_step(up, samples, at_full_rate, probes):
-    """Bisection between a little less and well more than the loader's own pace."""
-    pace = BATCH / at_full_rate
-    low, high = 0.8 * pace, 1.8 * pace
-    records = []
-    for _ in range(probes):
-        step = (low * high) ** 0.5
-        records.append(up.epoch(samples, step))
-        if utilisation(records[-1]) >= BUSY:
-            high = step
-        else:
-            low = step
-    return high, records
+    def search_workers(self, most):
+        """Doubles the workers until that brings less than 5 %; the last number that did."""
+        best, best_rate, workers = None, 0, 4
+        while workers <= most:
+            self._up.open(workers, self._batch // 2)  # each has several batches
+            rate = self.epoch("search", self._samples // 2)["rate"]
+            if rate < 1.05 * best_rate:
+                break
+            best, best_rate, workers = workers, rate, 2 * workers
+        self.open(best)
+        return best, best_rate
+
+    def rate(self, longer):
+        """At step time zero. CPU and requests are those of so many samples as an epoch has."""
+        times = LONGER if longer else 1
+        record = self.epoch("rate", times * self._samples)
+        return {"rate": record["rate"], "workers": record["workers"],
+                **{k: record[k] / times
+                   for k in ("host_cpu_s", "device_cpu_s", "total_cpu_s", "requests")}}
+
+    def shortest_step(self, rate, probes):
+        """Bisection between a little less and well more than the loader's own pace."""
+        low, high = 0.8 * self._batch / rate, 1.6 * self._batch / rate
+        for _ in range(probes):
+            step = (low * high) ** 0.5
+            if self.epoch("min_step", self._samples, step)["utilisation"] >= BUSY:
+                high = step
+            else:
+                low = step
+        return high
 
 
 def check_bytes(up, samples):
     """A pass in which every byte is compared."""
+    up.open(4, samples // 4)
     _, found = up.epoch(samples, digests=True)
     for key, digest in found.items():
         if digest != synthetic.digest(BUCKET, key, SAMPLE):
@@ -79,31 +98,36 @@ def development(data, sides, *options, **more):
         yield store
 
 
-def quick():
-    samples = 1024
-    clients = (contenders.S3FS, contenders.S3FS_ON_DEVICE, contenders.S3CONNECTOR, contenders.MOUNT,
-               contenders.PLAN, contenders.GDD)
-    data = Dataset(256)
-    result, chosen = {}, {}
-    with Sides() as sides, development(data, sides) as store:
+PEERS = ("s3fs", "s3connector")
+
+
+def compare(clients, data, sides, store, records, samples, batch, most_workers, probes, **labels):
+    """Each client's rate, CPU and shortest step, and all of them at the steps that keep the peers'
+    accelerators 40 % busy."""
+    result, workers = {}, {}
+    for contender in clients:
+        with running(contender, store, data, sides) as up:
+            check_bytes(up, 64)
+            measure = Measure(up, samples, batch, records, **labels)
+            workers[contender], searched = measure.search_workers(most_workers)
+            row = measure.rate(searched > FAST)
+            row["min_step_ms"] = 1e3 * measure.shortest_step(row["rate"], probes)
+        result[contender.name] = row
+        show(contender.name, **row)
+    for peer in PEERS:
+        step, at = 0.4 * batch / result[peer]["rate"], {}
         for contender in clients:
             with running(contender, store, data, sides) as up:
-                chosen[contender] = search_workers(up, 384, 16)
-                check_bytes(up, 64)
-                slow = up.epoch(64)["seconds"] > 0.5
-                r = rate(up, samples, 1 if slow else 5)
-                step, _ = shortest_step(up, samples, r["rate"], 3)
-            result[contender.name] = {
-                **{k: r[k] for k in ("rate", "host_cpu_s", "device_cpu_s", "total_cpu_s", "requests",
-                                     "workers")}, "min_step_ms": step * 1e3}
-            show(contender.name, **result[contender.name])
-        for peer in ("s3fs", "s3connector"):
-            step = 0.4 * BATCH / result[peer]["rate"]
-            at = {}
-            for contender in clients:
-                with running(contender, store, data, sides) as up:
-                    up.open(chosen[contender], BATCH)
-                    at[contender.name] = up.epoch(samples, step)["seconds"]
-            result[f"at_{peer}_40"] = at
-            show(f"at_{peer}_40", **at)
+                measure = Measure(up, samples, batch, records, **labels)
+                measure.open(workers[contender])
+                at[contender.name] = measure.epoch(f"at_{peer}_40", samples, step)["seconds"]
+        result[f"at_{peer}_40"] = at
+        show(f"at_{peer}_40", **at)
     return result
+
+
+def quick():
+    data, records = Dataset(256), []
+    with Sides() as sides, development(data, sides) as store:
+        return compare(contenders.ALL, data, sides, store, records, samples=640, batch=16,
+                       most_workers=16, probes=3)

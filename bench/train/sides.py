@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Host, device and store: a control group each, with cores of its own and a clock of the CPU it uses.
 
-Works on both versions of control groups. The store may use every core and goes before the others, as
-far as that can be had, because a real one is another machine.
+Works on both versions of control groups. All go before whatever else the machine does. The store may
+use every core and goes before host and device, because a real one is another machine.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ class _Version1:
         (self._paths["cpuset"] / "cpuset.mems").write_text((parent / "cpuset.mems").read_text())
         (self._paths["cpuset"] / "cpuset.cpus").write_text(cpus)
         (self._paths["cpu"] / "cpu.shares").write_text(str(1024 * share))
+        (self._paths["cpu"].parent / "cpu.shares").write_text("262144")
 
     def enter(self, pid=0):
         for path in self._paths.values():
@@ -55,6 +56,7 @@ class _Version2:
             above.mkdir(exist_ok=True)
             (above / "cgroup.subtree_control").write_text("+cpu +cpuset")
         self._path.mkdir()
+        (self._path.parent / "cpu.weight").write_text("10000")
         (self._path / "cpuset.cpus").write_text(cpus)
         (self._path / "cpu.weight").write_text(str(100 * share))
 
