@@ -39,7 +39,6 @@ class Measure:
     def __init__(self, up, samples, batch, records, **labels):
         self._up, self._samples, self._batch = up, samples, batch
         self._records, self._labels = records, labels
-        self._workers = None
 
     def epoch(self, what, samples, step=0.0):
         record = {"what": what, **self._labels, **self._up.epoch(samples, step)}
@@ -47,11 +46,8 @@ class Measure:
         self._records.append(record)
         return record
 
-    def open(self, workers):
-        self._up.open(workers, self._batch)
-
     def search_workers(self, most):
-        """Doubles the workers until that brings less than 5 %; the last number that did."""
+        """Doubles the workers until that brings less than 5 %; opens with those; the rate."""
         best, best_rate, workers = None, 0, 4
         while workers <= most:
             self._up.open(workers, self._batch // 2)  # each has several batches
@@ -59,8 +55,8 @@ class Measure:
             if rate < 1.05 * best_rate:
                 break
             best, best_rate, workers = workers, rate, 2 * workers
-        self.open(best)
-        return best, best_rate
+        self._up.open(best, self._batch)
+        return best_rate
 
     def rate(self, longer):
         """At step time zero. CPU and requests are those of so many samples as an epoch has."""
@@ -104,25 +100,23 @@ PEERS = ("s3fs", "s3connector")
 def compare(clients, data, sides, store, records, samples, batch, most_workers, probes, **labels):
     """Each client's rate, CPU and shortest step, and all of them at the steps that keep the peers'
     accelerators 40 % busy."""
-    result, workers = {}, {}
-    for contender in clients:
-        with running(contender, store, data, sides) as up:
-            check_bytes(up, 64)
-            measure = Measure(up, samples, batch, records, **labels)
-            workers[contender], searched = measure.search_workers(most_workers)
-            row = measure.rate(searched > FAST)
-            row["min_step_ms"] = 1e3 * measure.shortest_step(row["rate"], probes)
-        result[contender.name] = row
-        show(contender.name, **row)
-    for peer in PEERS:
-        step, at = 0.4 * batch / result[peer]["rate"], {}
+    result = {}
+    with contextlib.ExitStack() as stack:
+        measures = {}
         for contender in clients:
-            with running(contender, store, data, sides) as up:
-                measure = Measure(up, samples, batch, records, **labels)
-                measure.open(workers[contender])
-                at[contender.name] = measure.epoch(f"at_{peer}_40", samples, step)["seconds"]
-        result[f"at_{peer}_40"] = at
-        show(f"at_{peer}_40", **at)
+            up = stack.enter_context(running(contender, store, data, sides))
+            check_bytes(up, 64)
+            measure = measures[contender.name] = Measure(up, samples, batch, records, **labels)
+            row = measure.rate(measure.search_workers(most_workers) > FAST)
+            row["min_step_ms"] = 1e3 * measure.shortest_step(row["rate"], probes)
+            result[contender.name] = row
+            show(contender.name, **row)
+        for peer in PEERS:
+            step = 0.4 * batch / result[peer]["rate"]
+            at = {name: measure.epoch(f"at_{peer}_40", samples, step)["seconds"]
+                  for name, measure in measures.items()}
+            result[f"at_{peer}_40"] = at
+            show(f"at_{peer}_40", **at)
     return result
 
 
