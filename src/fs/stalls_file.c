@@ -33,9 +33,10 @@ static struct report *report_new(struct fs *fs, uint32_t handle)
     r->handle = handle;
     fs_stalls(fs, &r->text);
     handles_set_private(fs->handles, handle, r);
+    if (fs->n_reports == REPORTS_MAX)
+        report_free(fs, list_entry(fs->reports.next, struct report, link));
     list_push_back(&fs->reports, &r->link);
-    if (++fs->n_reports > REPORTS_MAX)
-        report_free(fs, list_first(&fs->reports, struct report, link));
+    fs->n_reports++;
     return r;
 }
 

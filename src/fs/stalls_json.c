@@ -162,15 +162,16 @@ static void add_leading(struct buf *out, const struct stall_interval *i)
 static void add_interval(struct buf *out, const struct stalls *s, const struct stall_interval *i,
                          uint64_t now_ns)
 {
-    uint64_t took = stall_seconds_ns(i, now_ns), waited;
+    uint64_t took = stall_seconds_ns(i, now_ns),
+             waited = stalls_waited_ns(s, i, STALL_WAYS, now_ns);
+    int64_t begun_s;
 
-    waited = stalls_waited_ns(s, i, STALL_WAYS, now_ns);
     if (i->epoch)
         buf_printf(out, "{\"epoch\": %llu", (unsigned long long)i->epoch);
     else
         buf_add_str(out, "{\"epoch\": null");
-    buf_printf(out, ", \"begun\": %lld",
-               (long long)(s->begun_s + (int64_t)((i->begun_ns - s->begun_ns) / NS_PER_S)));
+    begun_s = s->begun_s + (int64_t)((i->begun_ns - s->begun_ns) / NS_PER_S);
+    buf_printf(out, ", \"begun\": %lld", (long long)begun_s);
     buf_printf(out,
                ", \"under_way\": %s, \"plans\": %u, \"seconds\": ", i->ended_ns ? "false" : "true",
                i->plans);
