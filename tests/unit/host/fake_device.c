@@ -80,6 +80,7 @@ struct host {
 };
 
 struct fake_device {
+    pthread_mutex_t source_lock;
     const char *source;
     size_t source_len;
     char *path;
@@ -345,18 +346,21 @@ static bool carry_out(struct host *h, struct queue *q, const struct chain *c)
         struct {
             struct os2g_hello_out head;
             char source[OS2G_SOURCE_MAX];
-        } out = {.head = {OS2G_WIRE_VERSION, MAX_READ, 0, (uint32_t)f->source_len, "fake"}};
+        } out = {.head = {OS2G_WIRE_VERSION, MAX_READ, 0, 0, "fake"}};
 
         f->counts.hellos++;
         if (f->fault == FAKE_VERSION)
             out.head.version = 99;
+        pthread_mutex_lock(&f->source_lock);
+        out.head.source_len = (uint32_t)f->source_len;
         if (f->source_len)
             memcpy(out.source, f->source, f->source_len);
+        pthread_mutex_unlock(&f->source_lock);
         reply(h, q, c,
               f->fault == FAKE_VERSION    ? -EPROTO
               : f->fault == FAKE_NO_HELLO ? -ENOSYS
                                           : 0,
-              &out, f->fault == FAKE_NO_HELLO ? 0 : sizeof(out.head) + f->source_len);
+              &out, f->fault == FAKE_NO_HELLO ? 0 : sizeof(out.head) + out.head.source_len);
         break;
     }
     case FUSE_LOOKUP:
@@ -663,6 +667,7 @@ struct fake_device *fake_device_new(const char *path)
     struct sockaddr_un address;
 
     f->path = xstrdup(path);
+    pthread_mutex_init(&f->source_lock, NULL);
     f->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     f->wake = eventfd(0, EFD_CLOEXEC);
     unix_address(&address, path);
@@ -676,8 +681,10 @@ struct fake_device *fake_device_new(const char *path)
 
 void fake_device_serve(struct fake_device *f, const char *source, size_t len)
 {
+    pthread_mutex_lock(&f->source_lock);
     f->source = source;
     f->source_len = len;
+    pthread_mutex_unlock(&f->source_lock);
 }
 
 void fake_device_free(struct fake_device *f)
