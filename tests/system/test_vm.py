@@ -138,7 +138,8 @@ def test_every_file_of_the_tree_is_right_while_the_store_misbehaves(host, server
 
 
 def test_the_stall_report_is_read_in_a_guest(host):
-    reports = [host.run("hash", "/mnt/.os2g/stalls", "buffered", MIB)["sha256"] for _ in range(2)]
+    reports = [host.run("hash", "/mnt/.os2g/stalls", "buffered", MIB).lines[0]["sha256"]
+               for _ in range(2)]
     # made anew for each: time has passed
     assert reports[0] != reports[1]
     assert all(len(one) == 64 and one != hashlib.sha256().hexdigest() for one in reports)
