@@ -40,6 +40,7 @@ struct fs {
     struct hmap transfers; // transfer.c
     unsigned fetching;     // fetch.c: FETCHes under way
     struct list run_plans; // plan_run.c
+    uint64_t plan_window;  // plan_run.c: what the latest plan came to need that was given none
     struct stalls stalls;
     struct list reports; // stalls_file.c
     unsigned n_reports;

@@ -22,6 +22,7 @@ struct run_plan {
     struct plan *plan; // NULL once it has been freed
     unsigned refs;     // the owner, and what is in progress
     bool committed, stepping, again;
+    bool window_given;
     bool unlisted; // listing was refused or failed: names are asked for one by one
     uint64_t begun_ns, owner;
     uint32_t entries, impossible; // impossible: paths that no key can have, not in entries
@@ -414,11 +415,12 @@ int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, ui
     if (!c.window_bytes) {
         cache_stats_read(fs->cache, &pool);
         c.window_bytes = pool.pool_bytes / 2;
-        c.window_first = WINDOW_FIRST;
+        c.window_first = MAX(WINDOW_FIRST, fs->plan_window);
     }
     rp = xcalloc(1, sizeof(*rp));
     rp->fs = fs;
     rp->refs = 1;
+    rp->window_given = window_bytes != 0;
     rp->begun_ns = clock_monotonic_ns();
     rp->owner = owner;
     rp->plan = plan_new(&c);
@@ -463,8 +465,14 @@ bool run_plan_committed(const struct run_plan *rp)
 
 void run_plan_free(struct run_plan *rp)
 {
+    struct plan_stats stats;
+
     if (!rp)
         return;
+    // the next epoch's readers are likely to be as many
+    plan_stats_read(rp->plan, &stats);
+    if (!rp->window_given)
+        rp->fs->plan_window = stats.window;
     if (rp->committed)
         stalls_plan_ended(&rp->fs->stalls, rp->owner, clock_monotonic_ns());
     loop_timer_stop(&rp->tick);

@@ -538,6 +538,7 @@ void plan_stats_read(const struct plan *p, struct plan_stats *ret)
 {
     *ret = p->stats;
     ret->entries = p->n;
+    ret->window = p->window;
     ret->memory = memory(p);
 }
 

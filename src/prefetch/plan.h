@@ -92,6 +92,7 @@ struct plan_stats {
     uint64_t used;           // consumed by a reader
     uint64_t dropped, missing;
     uint64_t window_used; // bytes in the window now
+    uint64_t window;      // that it may hold, as it has grown so far
     uint64_t memory;      // of the plan itself
 };
 void plan_stats_read(const struct plan *p, struct plan_stats *ret);

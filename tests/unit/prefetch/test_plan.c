@@ -165,6 +165,7 @@ static void the_window_grows_for_readers_who_came_too_early(void **state)
         run();
     }
     assert_in_range(stats().window_used, 99 * SIZE, 100 * SIZE); // and no further
+    assert_int_equal(stats().window, 100 * SIZE);
     plan_free(p);
 }
 
