@@ -72,6 +72,8 @@ const struct export_option export_option_table[] = {
      AT(threads)},
     {"read-ahead", "SIZE", "largest window of a sequential reader (default 64M)",
      EXPORT_GROUP_MEMORY, SIZE, AT(read_ahead)},
+    {"no-read-ahead", NULL, "fetch what is asked for or planned, and nothing else",
+     EXPORT_GROUP_MEMORY, SWITCH, AT(no_read_ahead)},
     {"direct-io", NULL, "bypass the kernel's page cache", EXPORT_GROUP_MEMORY, SWITCH,
      AT(direct_io)},
 

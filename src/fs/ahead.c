@@ -98,7 +98,7 @@ void ahead_opened(struct fs *fs, const char *path, size_t len)
     struct snapshot *s = find(fs, path, len, &dir_len, &i);
     struct buf next = {0};
 
-    if (!s || fs->closing)
+    if (!s || fs->closing || fs->o.no_readahead)
         return;
     n = neighbours_open(&s->neighbours, i, s->n, clock_monotonic_ns(), cache_pressure(fs->cache),
                         &first);

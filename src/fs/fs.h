@@ -153,6 +153,7 @@ struct fs_options {
     uint64_t negative_ttl_ns;
     bool direct_io;
     uint64_t readahead_max;   // largest stream window; 0: 64 MiB
+    bool no_readahead;        // only what is asked for or planned is fetched
     uint64_t metadata_memory; // for directory snapshots; 0: 256 MiB
     // State that outlives a crash of the worker: memfds given by the supervisor (any size, grown
     // with ftruncate; empty at first), or -1 for memory of our own.

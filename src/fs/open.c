@@ -78,7 +78,8 @@ struct file *file_of_handle(struct fs *fs, uint32_t handle)
         return f;
     // opened before the worker died
     f = make(fs, nodes_slot(fs->nodes, handles_node(fs->handles, handle)));
-    whole_open(&f->whole, f->size, true);
+    if (!fs->o.no_readahead)
+        whole_open(&f->whole, f->size, true);
     f->handle = handle;
     handles_set_private(fs->handles, handle, f);
     return f;
@@ -271,7 +272,8 @@ static void open_file(struct fs *fs, struct fs_request *req, uint32_t node)
     struct file *f = make(fs, node);
     struct opening *op;
 
-    if (whole_open(&f->whole, f->size, !fs->o.direct_io && flags & NODE_SERVED)) {
+    if (!fs->o.no_readahead &&
+        whole_open(&f->whole, f->size, !fs->o.direct_io && flags & NODE_SERVED)) {
         op = opening_new(fs, req, f);
         op->load = (struct cache_load){.object = f->object->cache, .done = on_load};
         cache_load_start(fs->cache, &op->load);
@@ -339,7 +341,7 @@ static void unwant_rest(struct file *f)
 {
     struct prefetch_range r;
 
-    if (!f->object || f->whole.applies)
+    if (!f->object || f->whole.applies || f->fs->o.no_readahead)
         return;
     for (stream_close(&f->stream, &r); r.len; stream_close(&f->stream, &r))
         cache_unwant(f->fs->cache, f->object->cache, r.offset, r.len);

@@ -62,6 +62,8 @@ static void read_ahead(struct file *f, uint64_t offset, uint64_t len)
     unsigned pressure = cache_pressure(cache);
     struct stream_action act;
 
+    if (f->fs->o.no_readahead)
+        return;
     if (f->whole.applies) {
         // the host asks for what it was given: it has let the pages go
         nodes_set_flags(f->fs->nodes, f->node, 0, NODE_SERVED);

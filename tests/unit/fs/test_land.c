@@ -96,6 +96,24 @@ static void a_small_read_goes_through_pages_and_feeds_the_policy(void **state)
     assert_true(world.prefetched > 0);
 }
 
+static void nothing_is_read_ahead_where_that_is_not_wanted(void **state)
+{
+    uint64_t handle;
+
+    world.options.no_readahead = true;
+    world_put("a", LARGE, ETAG_1);
+    world_put("b", 100 * KIB, ETAG_1);
+    world_start();
+    handle = open_path("a");
+    for (uint64_t at = 0; at < 1 * MIB; at += 128 * KIB)
+        assert_landed(host_land(handle, at, 128 * KIB, &memory.dest), at, 128 * KIB);
+    handle = open_path("b");
+    assert_landed(host_land(handle, 0, 4 * KIB, &memory.dest), 0, 4 * KIB);
+    assert_int_equal(world.reads, 9);
+    assert_int_equal(world.loads, 0);
+    assert_int_equal(world.prefetched, 0);
+}
+
 static void a_large_read_lands_extent_by_extent_and_nothing_is_read_ahead(void **state)
 {
     uint64_t handle;
@@ -373,6 +391,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_small_read_goes_through_pages_and_feeds_the_policy),
+        TEST(nothing_is_read_ahead_where_that_is_not_wanted),
         TEST(a_large_read_lands_extent_by_extent_and_nothing_is_read_ahead),
         TEST(a_large_read_for_an_engine_is_read_ahead),
         TEST(a_read_behind_the_end_lands_nothing),
