@@ -19,7 +19,7 @@ CLIENTS = {
 
 def known(by_client):
     """[(client, its value)] of the clients that are there."""
-    return [(name, by_client[name]) for name in CLIENTS if by_client.get(name)]
+    return [(name, by_client[name]) for name in CLIENTS if by_client and by_client.get(name)]
 
 
 def ratio(a, b):
