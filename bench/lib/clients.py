@@ -17,7 +17,10 @@ from measure import build, cpu_seconds, drop_caches
 
 
 class Store:
-    """Where a bucket is: what every mount needs to know."""
+    """Where a bucket is: what every mount needs to know. ca: the file of who has signed its
+    certificate, on TLS."""
+
+    ca = None
 
     def __init__(self, endpoint, bucket, access_key, secret_key, region="us-east-1"):
         self.endpoint, self.bucket, self.region = endpoint, bucket, region
@@ -35,8 +38,13 @@ class Store:
 
     def env(self):
         env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+        if self.ca:
+            env |= {"CURL_CA_BUNDLE": str(self.ca), "SSL_CERT_FILE": str(self.ca)}
         return dict(env, AWS_ACCESS_KEY_ID=self.access_key, AWS_SECRET_ACCESS_KEY=self.secret_key,
                     AWS_DEFAULT_REGION=self.region, AWS_EC2_METADATA_DISABLED="true")
+
+    def os2g_options(self):
+        return ["--endpoint-url", self.endpoint, *(["--ca-file", str(self.ca)] if self.ca else [])]
 
 
 class Mount:
@@ -100,7 +108,7 @@ class Os2g(Mount):
 
     def command(self):
         return [str(build() / "bin" / "os2g"), "mount", f"s3://{self.store.bucket}", str(self.path),
-                "--endpoint-url", self.store.endpoint, "--foreground", *self.options]
+                *self.store.os2g_options(), "--foreground", *self.options]
 
     def status(self):
         import json

@@ -24,24 +24,23 @@ def run_raw(store, size):
     return {"gibps": r["bytes"] / GIB / r["seconds"], "cpu": r["cpu_s"] / (size / GIB)}
 
 
-def run_gdd(store, size, *options):
-    if not store.ca:
-        store.reset_counters()
-    with clients.Os2g(store, *options) as mount:
+def run_gdd(store, size):
+    store.reset_counters()
+    with clients.Os2g(store) as mount:
         r = run_json(build() / "bin" / "os2g", "bench", mount.path, "--op", "read", "--in-place",
                      "--key", "warm.bin", "--key", "big.bin", "--block-size", BLOCK, "--depth", DEPTH,
                      "--warm-up", size // (8 << 20), "--operations", size // (8 << 20), "--json",
                      "--device-pid", mount.pid)
     if r["bytes"] != size or r["errors"] or r["bounced_bytes"]:
         raise RuntimeError(f"gdd: not what was asked for: {r}")
-    if not store.ca and store.counters()["object_bytes_out"] < len(KEYS) * size:
+    if store.counters()["object_bytes_out"] < len(KEYS) * size:
         raise RuntimeError("gdd: not all has come from the store")
     return {"gibps": r["gibps"], "host_cpu": r["host_cpu_s_per_gib"],
             "device_cpu": r["device_cpu_s_per_gib"], "total_cpu": r["total_cpu_s_per_gib"]}
 
 
-def run_fuse(store, size, *options):
-    with clients.Os2g(store, *options) as mount:
+def run_fuse(store, size):
+    with clients.Os2g(store) as mount:
         r = reader("seq", mount.path / "big.bin")
         device = mount.cpu()
         if r["bytes"] != size:
@@ -68,9 +67,8 @@ def main(quick):
         got = rounds(n, {"raw": lambda: run_raw(store, size), "gdd": lambda: run_gdd(store, size),
                          "fuse": lambda: run_fuse(store, size)})
     with stores.development([objects], tls=True) as store:
-        ca = ("--ca-file", store.ca)
-        got |= rounds(1 if quick else n, {"gdd_tls": lambda: run_gdd(store, size, *ca),
-                                          "fuse_tls": lambda: run_fuse(store, size, *ca)})
+        got |= rounds(1 if quick else n, {"gdd_tls": lambda: run_gdd(store, size),
+                                          "fuse_tls": lambda: run_fuse(store, size)})
     result = {"connections": CONNECTIONS, "bytes": size}
     for name, runs in got.items():
         result |= {f"{name}_{figure}": median(r[figure] for r in runs) for figure in runs[0]}

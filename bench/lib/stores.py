@@ -27,7 +27,8 @@ class Ceph(clients.Store):
     def __init__(self, url, bucket, directory):
         super().__init__(url, bucket, ACCESS, SECRET)
         self.digests = {}
-        self._log, self._seen = pathlib.Path(directory, "log", "client.rgw.log"), 0
+        self._directory = pathlib.Path(directory)
+        self._log, self._seen = self._directory / "log" / "client.rgw.log", 0
 
     def reset_counters(self):
         self._seen = self._count()
@@ -35,14 +36,17 @@ class Ceph(clients.Store):
     def counters(self):
         return {"requests_total": self._count() - self._seen}
 
+    def pids(self):
+        """Of its daemons."""
+        return [int(file.read_text().split()[0]) for file in self._directory.glob("pid/*")]
+
     def _count(self):
         time.sleep(0.5)  # the gateway writes its log a little later
         return self._log.read_bytes().count(b" beast: ")
 
 
 class Development(clients.Store):
-    """A bucket on os2g-s3d, with the server's counters. ca: the file of who has signed its
-    certificate, on TLS."""
+    """A bucket on os2g-s3d, with the server's counters."""
 
     def __init__(self, server, bucket, ca=None):
         super().__init__(server.url, bucket, ACCESS, SECRET)

@@ -5,8 +5,10 @@ Batches of ready tensors are taken by a training job whose step takes a fixed ti
 Storage does. Host and device have a core each; the store has what is left, before the others.
 """
 
-from . import accelerator
+from . import accelerator, sections
+from .sections import SECTIONS
 
 
-def main(quick):
-    return accelerator.quick() if quick else None
+def main(quick, names=None):
+    """names: of sections; default all."""
+    return accelerator.quick() if quick else sections.run(names or SECTIONS)

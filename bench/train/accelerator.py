@@ -22,6 +22,7 @@ from .sides import Sides
 
 LATENCY = "lognormal:10ms,0.5"
 BUSY = 0.95
+PEERS = ("s3fs", "s3connector")
 # A client that is faster than this, in samples a second, is measured over longer epochs.
 FAST, LONGER = 400, 4
 
@@ -34,86 +35,115 @@ def utilisation(record):
 
 
 class Measure:
-    """What is asked of a contender that is up. records: of all that was measured so far."""
+    """What is asked of a contender that is up."""
 
-    def __init__(self, up, samples, batch, records, **labels):
-        self._up, self._samples, self._batch = up, samples, batch
-        self._records, self._labels = records, labels
+    def __init__(self, up, setting):
+        self._up, self._setting = up, setting
+        self._fast = False
 
     def epoch(self, what, samples, step=0.0):
-        record = {"what": what, **self._labels, **self._up.epoch(samples, step)}
+        record = {"what": what, **self._up.epoch(samples, step)}
         record["utilisation"] = utilisation(record)
-        self._records.append(record)
+        self._setting.records.append(record)
         return record
 
-    def search_workers(self, most):
-        """Doubles the workers until that brings less than 5 %; opens with those; the rate."""
+    def search_workers(self):
+        """Doubles the workers until that brings less than 5 %, and opens the loader with those."""
         best, best_rate, workers = None, 0, 4
-        while workers <= most:
-            self._up.open(workers, self._batch // 2)  # each has several batches
-            rate = self.epoch("search", self._samples // 2)["rate"]
+        while workers <= self._setting.most_workers:
+            self._up.open(workers, 8)  # small, so that each worker has several
+            rate = self.epoch("search", 320)["rate"]
             if rate < 1.05 * best_rate:
                 break
             best, best_rate, workers = workers, rate, 2 * workers
-        self._up.open(best, self._batch)
-        return best_rate
+        self._fast = best_rate > FAST
+        self._up.open(best, self._setting.batch)
 
-    def rate(self, longer):
-        """At step time zero. CPU and requests are those of so many samples as an epoch has."""
-        times = LONGER if longer else 1
-        record = self.epoch("rate", times * self._samples)
+    def rate(self):
+        """At step time zero. CPU, requests and bytes are those of so many samples as an epoch has."""
+        times = LONGER if self._fast else 1
+        record = self.epoch("rate", times * self._setting.samples)
+        parts = ("host_cpu_s", "device_cpu_s", "total_cpu_s", "store_cpu_s", "requests", "bytes")
         return {"rate": record["rate"], "workers": record["workers"],
-                **{k: record[k] / times
-                   for k in ("host_cpu_s", "device_cpu_s", "total_cpu_s", "requests")}}
+                **{k: record[k] / times for k in parts if record[k] is not None}}
 
-    def shortest_step(self, rate, probes):
+    def shortest_step(self, rate):
         """Bisection between a little less and well more than the loader's own pace."""
-        low, high = 0.8 * self._batch / rate, 1.6 * self._batch / rate
-        for _ in range(probes):
+        pace = self._setting.batch / rate
+        low, high = 0.8 * pace, 1.6 * pace
+        samples = self._setting.samples // (1 if self._fast else 2)
+        for _ in range(self._setting.probes):
             step = (low * high) ** 0.5
-            if self.epoch("min_step", self._samples, step)["utilisation"] >= BUSY:
+            if self.epoch("min_step", samples, step)["utilisation"] >= BUSY:
                 high = step
             else:
                 low = step
         return high
 
 
-def check_bytes(up, samples):
+def check_bytes(up, store, samples):
     """A pass in which every byte is compared."""
     up.open(4, samples // 4)
-    _, found = up.epoch(samples, digests=True)
-    for key, digest in found.items():
-        if digest != synthetic.digest(BUCKET, key, SAMPLE):
+    for key, digest in up.epoch(samples, digests=True)[1].items():
+        if digest != store.digest(key):
             raise RuntimeError(f"{up.contender.name}: wrong bytes of {key}")
 
 
+class Setting:
+    """Sides, a store with the data set, and sizes: what measurements share. records: of all epochs."""
+
+    def __init__(self, sides, store, data, samples, batch, most_workers=16, probes=3):
+        self.sides, self.store, self.data = sides, store, data
+        self.samples, self.batch = samples, batch
+        self.most_workers, self.probes = most_workers, probes
+        self.records = []
+
+    @contextlib.contextmanager
+    def measure(self, contender):
+        """A contender whose bytes have been checked, with as many workers as it needs."""
+        with running(contender, self.store, self.data, self.sides) as up:
+            check_bytes(up, self.store, 64)
+            measure = Measure(up, self)
+            measure.search_workers()
+            yield measure
+
+
 @contextlib.contextmanager
-def development(data, sides, *options, **more):
-    with stores.development([data.synthetic], "--latency", LATENCY, *options, **more) as store:
+def development(sides, classes=256, **options):
+    """The data set on os2g-s3d, on its side."""
+    data = Dataset(classes)
+    with stores.development([data.synthetic], "--latency", LATENCY, **options) as store:
         sides.store.admit(store.server.pid)
-        yield store
+        store.digest = lambda key: synthetic.digest(BUCKET, key, SAMPLE)
+        yield store, data
 
 
-PEERS = ("s3fs", "s3connector")
+@contextlib.contextmanager
+def ceph(sides, classes=8):
+    """The data set on Ceph's gateway, on the store's side."""
+    data = Dataset(classes)
+    with stores.ceph(dict.fromkeys(data.keys, SAMPLE), BUCKET, distinct=True) as store:
+        for pid in store.pids():
+            sides.store.admit(pid)
+        store.digest = lambda key: store.digests[key].hex()
+        yield store, data
 
 
-def compare(clients, data, sides, store, records, samples, batch, most_workers, probes, **labels):
+def compare(setting, clients):
     """Each client's rate, CPU and shortest step, and all of them at the steps that keep the peers'
     accelerators 40 % busy."""
     result = {}
     with contextlib.ExitStack() as stack:
         measures = {}
         for contender in clients:
-            up = stack.enter_context(running(contender, store, data, sides))
-            check_bytes(up, 64)
-            measure = measures[contender.name] = Measure(up, samples, batch, records, **labels)
-            row = measure.rate(measure.search_workers(most_workers) > FAST)
-            row["min_step_ms"] = 1e3 * measure.shortest_step(row["rate"], probes)
-            result[contender.name] = row
+            measure = stack.enter_context(setting.measure(contender))
+            row = measure.rate()
+            row["min_step_ms"] = 1e3 * measure.shortest_step(row["rate"])
+            measures[contender.name], result[contender.name] = measure, row
             show(contender.name, **row)
         for peer in PEERS:
-            step = 0.4 * batch / result[peer]["rate"]
-            at = {name: measure.epoch(f"at_{peer}_40", samples, step)["seconds"]
+            step = 0.4 * setting.batch / result[peer]["rate"]
+            at = {name: measure.epoch(f"at_{peer}_40", setting.samples, step)["seconds"]
                   for name, measure in measures.items()}
             result[f"at_{peer}_40"] = at
             show(f"at_{peer}_40", **at)
@@ -121,7 +151,5 @@ def compare(clients, data, sides, store, records, samples, batch, most_workers, 
 
 
 def quick():
-    data, records = Dataset(256), []
-    with Sides() as sides, development(data, sides) as store:
-        return compare(contenders.ALL, data, sides, store, records, samples=640, batch=16,
-                       most_workers=16, probes=3)
+    with Sides() as sides, development(sides) as (store, data):
+        return compare(Setting(sides, store, data, samples=1024, batch=32), contenders.ALL)

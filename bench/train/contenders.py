@@ -45,7 +45,7 @@ class Export(Os2g):
         self.path = pathlib.Path(self._dir.name, "socket")
         self._process = subprocess.Popen(
             [str(build() / "bin" / "os2gd"), "--export", f"s3://{self.store.bucket}",
-             "--endpoint-url", self.store.endpoint, "--socket", str(self.path), *self.options],
+             *self.store.os2g_options(), "--socket", str(self.path), *self.options],
             env=self.env(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             preexec_fn=self.side.enter if self.side else None, text=True)
         line = self._process.stdout.readline().strip()
@@ -170,3 +170,9 @@ GDD = Contender("gdd", Export, "gdd", daemon="device")
 
 # those that bench/run train --quick compares
 ALL = (S3FS, S3FS_ON_DEVICE, S3CONNECTOR, MOUNT, PLAN, GDD)
+EVERY = (S3FS, S3FS_ON_DEVICE, S3CONNECTOR, RCLONE, MOUNT, PLAN, GDD)
+
+
+def on(contender, daemon, trainer, name, *options):
+    """The same on other sides, with these options of its daemon."""
+    return dataclasses.replace(contender, daemon=daemon, trainer=trainer, name=name, options=options)
