@@ -3,7 +3,7 @@
 """ddp_check.py DIRECTORY: what ddp_two_nodes.sh does at its end.
 
 The order of each rank is worked out anew, by torch's DistributedSampler over the files that the store
-serves, and compared with what was reported: with the digest of every rank's batches, and with the GETs
+serves, and compared with what was reported: with the digest of every rank's samples, and with the GETs
 of each object in the store's log. A mount that knows no order (--client files) reads neighbours ahead,
 which may be for nothing; all others ask for what the samplers list and for nothing else."""
 
@@ -25,12 +25,12 @@ NODES = 2
 class Expected:
     """What rank after rank must have read, epoch by epoch."""
 
-    def __init__(self, images, ranks, batch):
+    def __init__(self, images, ranks):
         self.paths = sorted(str(path) for path in images.glob("*/*"))
         names = [path.split("/")[-2] for path in self.paths]
         classes = sorted(set(names))
         self.labels = [classes.index(name) for name in names]
-        self.images, self.ranks, self.batch = images, ranks, batch
+        self.images, self.ranks = images, ranks
 
     def indices(self, rank, epoch):
         sampler = DistributedSampler(range(len(self.paths)), self.ranks, rank)
@@ -39,13 +39,9 @@ class Expected:
 
     def digests(self, rank, epoch):
         """As imagenet_resnet18.py has them."""
-        indices = self.indices(rank, epoch)
-        for at in range(0, len(indices), self.batch):
-            batch = indices[at:at + self.batch]
-            data = hashlib.sha256()
-            for index in batch:
-                data.update(pathlib.Path(self.paths[index]).read_bytes())
-            data.update(torch.tensor([self.labels[index] for index in batch]).numpy())
+        for index in self.indices(rank, epoch):
+            data = hashlib.sha256(pathlib.Path(self.paths[index]).read_bytes())
+            data.update(torch.tensor(self.labels[index]).numpy().tobytes())
             yield data.hexdigest()
 
     def listed(self, ranks, epochs):
@@ -61,7 +57,7 @@ def gets(log, bucket):
     return collections.Counter(found[1] for found in map(wanted.match, log.open()) if found)
 
 
-def wrong_batches(expected, reports):
+def wrong_samples(expected, reports):
     for rank, report in enumerate(reports):
         for number, epoch in enumerate(report["epochs"]):
             if epoch["digests"] != list(expected.digests(rank, number)):
@@ -95,11 +91,10 @@ def main():
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("--client", required=True)
     parser.add_argument("--ranks", type=int, required=True, help="of each node")
-    parser.add_argument("--batch", type=int, required=True)
     args = parser.parse_args()
 
     ranks = args.ranks * NODES
-    expected = Expected(args.directory / "store" / "train", ranks, args.batch)
+    expected = Expected(args.directory / "store" / "train", ranks)
     reports = [json.loads((args.directory / f"report.{rank}").read_text()) for rank in range(ranks)]
     epochs = len(reports[0]["epochs"])
     by_node = [expected.listed(range(node * args.ranks, (node + 1) * args.ranks), epochs)
@@ -112,7 +107,7 @@ def main():
     print(f"both: {sum(sum(keys.values()) for keys in by_node)} samples of {len(expected.paths)} objects "
           f"in {epochs} epochs; the store got {sum(asked.values())} GETs")
 
-    wrong = [*wrong_batches(expected, reports),
+    wrong = [*wrong_samples(expected, reports),
              *wrong_requests(asked, by_node, args.client != "files")]
     if not fallen(reports):
         wrong.append("the loss has not fallen")

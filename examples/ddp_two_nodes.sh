@@ -177,4 +177,4 @@ trainers=()
 for node in 0 1; do
     "$build/bin/os2g" status --json "$top/node$node" >"$top/status$node"
 done
-"$python" "$here/ddp_check.py" "$top" --client $client --ranks "$ranks" --batch "$batch"
+"$python" "$here/ddp_check.py" "$top" --client $client --ranks "$ranks"

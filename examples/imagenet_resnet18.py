@@ -119,6 +119,10 @@ def by_os2g(args, rank, ranks):
     return loader, loader.set_epoch, classes
 
 
+# Who makes a client's loader, its set_epoch, and counts its classes.
+CLIENTS = {"files": by_workers, "plan": by_workers, "s3connector": by_workers, "gdd": by_os2g}
+
+
 def network(args, classes, ranks):
     if args.model == "none":
         return None
@@ -159,10 +163,9 @@ class Meter:
             began, cpu = time.monotonic(), time.process_time()
 
     def digest(self, pictures, labels):
-        """Of a batch, the same whatever brought it."""
-        data = hashlib.sha256(pictures.cpu().contiguous().numpy())
-        data.update(labels.cpu().numpy())
-        self.digests.append(data.hexdigest())
+        """Of each sample of a batch, the same whatever brought it."""
+        for picture, label in zip(pictures.cpu().contiguous().numpy(), labels.cpu().numpy()):
+            self.digests.append(hashlib.sha256(picture.tobytes() + label.tobytes()).hexdigest())
 
     def report(self):
         seconds, workers = time.monotonic() - self._began, self._workers() - self._children
@@ -182,8 +185,7 @@ def step(model, optimizer, pictures, labels):
 
 def train(args, rank, ranks):
     """A report of each epoch."""
-    make = by_os2g if args.client == "gdd" else by_workers
-    loader, set_epoch, classes = make(args, rank, ranks)
+    loader, set_epoch, classes = CLIENTS[args.client](args, rank, ranks)
     model = network(args, classes, ranks)
     optimizer = torch.optim.SGD(model.parameters(), args.rate, momentum=0.9) if model else None
     reports = []
@@ -206,7 +208,7 @@ def train(args, rank, ranks):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--client", choices=("files", "plan", "s3connector", "gdd"), required=True)
+    parser.add_argument("--client", choices=CLIENTS, required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--kind", choices=("tensors", "jpeg"), default="tensors")
     parser.add_argument("--model", choices=("resnet18", "none"), default="resnet18")
@@ -220,7 +222,7 @@ def main():
     parser.add_argument("--endpoint")
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--report", metavar="FILE", help="JSON: time, CPU and losses of each epoch")
-    parser.add_argument("--digests", action="store_true", help="of each batch's bytes, in the report")
+    parser.add_argument("--digests", action="store_true", help="of each sample, in the report")
     args = parser.parse_args()
 
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
