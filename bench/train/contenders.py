@@ -16,6 +16,7 @@ from clients import Os2g, Rclone, S3fs
 from measure import build
 
 from . import environment
+from .copies import Copy, Local, Shards
 from .dataset import BUCKET
 
 DROP_CACHES = pathlib.Path("/proc/sys/vm/drop_caches")
@@ -24,7 +25,7 @@ JOB = pathlib.Path(__file__).with_name("job.py")
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """name: as the tables have it. mount: a class of clients.py, Export, or None. job: what job.py
+    """name: as the tables have it. mount: a class of clients.py, Export, a Copy, or None. job: what job.py
     calls the client. daemon, trainer: names of sides. options: of the daemon."""
 
     name: str
@@ -125,7 +126,7 @@ class Running:
         answer = self._job.ask(epoch=cut(indices, self.batch), step=step, digests=digests)
         used = {name: getattr(self._sides, name).cpu_seconds() - cpu for name, cpu in before.items()}
         counters = self._store.counters()
-        found = answer.pop("digests")
+        found, keys = answer.pop("digests"), answer.pop("keys")
         if answer["samples"] != samples:
             raise RuntimeError(f"{self.contender.name}: {answer['samples']} samples of {samples}")
         record = {
@@ -136,7 +137,8 @@ class Running:
             "store_cpu_s": used["store"], "requests": counters["requests_total"],
             "bytes": counters.get("object_bytes_out"),
         }
-        return (record, dict(zip((self._data.keys[i] for i in indices), found))) if digests else record
+        keys = keys or [self._data.keys[i] for i in indices]
+        return (record, dict(zip(keys, found))) if digests else record
 
     def _list(self, directories):
         if self._mount is not None and self.contender.mount is not Export:
@@ -153,8 +155,10 @@ def running(contender, store, data, sides):
             mount = stack.enter_context(contender.mount(
                 store, *contender.options, side=getattr(sides, contender.daemon)))
         place = store.endpoint if mount is None else str(mount.path)
-        if not contender.job.startswith(("files", "plan")):
+        if not contender.job.startswith(("files", "plan", "webdataset")):
             place += f",{BUCKET}"
+        if isinstance(mount, Copy):
+            data = mount.data
         job = Job(contender.job, place, data.keys, store.env(), getattr(sides, contender.trainer))
         stack.callback(job.close)
         yield Running(contender, store, data, sides, mount, job)
@@ -164,13 +168,15 @@ S3FS = Contender("s3fs", S3fs, "files")
 S3FS_ON_DEVICE = Contender("s3fs_on_device", S3fs, "files", daemon="device")
 S3CONNECTOR = Contender("s3connector", None, "s3connector")
 RCLONE = Contender("rclone", Rclone, "files")
+WEBDATASET = Contender("webdataset", Shards, "webdataset")
 MOUNT = Contender("mount", Os2g, "files", daemon="device")
 PLAN = Contender("plan", Os2g, "plan", daemon="device")
 GDD = Contender("gdd", Export, "gdd", daemon="device")
+LOCAL = Contender("local", Local, "files")
 
 # those that bench/run train --quick compares
 ALL = (S3FS, S3FS_ON_DEVICE, S3CONNECTOR, MOUNT, PLAN, GDD)
-EVERY = (S3FS, S3FS_ON_DEVICE, S3CONNECTOR, RCLONE, MOUNT, PLAN, GDD)
+EVERY = (S3FS, S3FS_ON_DEVICE, S3CONNECTOR, RCLONE, WEBDATASET, MOUNT, PLAN, GDD, LOCAL)
 
 
 def on(contender, daemon, trainer, name, *options):

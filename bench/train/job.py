@@ -7,12 +7,14 @@ input says, answering with a line:
     {"open": {"workers": 4, "warm": [batches]}}                    makes a loader and warms it up
     {"epoch": [batches], "step": seconds, "digests": false}        one pass; a batch: [indices]
 
-A step takes its time and no CPU, as if an accelerator did it. CLIENT is files, plan, s3connector or
-gdd; PLACE a directory, a socket, or an endpoint and bucket; KEYS a file of keys, one a line.
+A step takes its time and no CPU, as if an accelerator did it. CLIENT is files, plan, s3connector,
+webdataset or gdd; PLACE a directory, a socket and bucket, an endpoint and bucket, or a URL; KEYS a file
+of keys, one a line.
 """
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -20,7 +22,7 @@ import time
 
 import torch
 import torch.nested._internal.nested_tensor  # noqa: F401: else every worker imports it, at 0.6 s of CPU
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 SHAPE = (3, 224, 224)
 SAMPLE = SHAPE[0] * SHAPE[1] * SHAPE[2]
@@ -39,6 +41,13 @@ class Order:
         return len(self.batches)
 
 
+def room(samples):
+    """For a batch, in memory that the trainer shares; as a tensor and as bytes."""
+    memory = torch.UntypedStorage._new_shared(SAMPLE * samples)
+    batch = torch.empty(0, dtype=torch.uint8).set_(memory).view(samples, *SHAPE)
+    return batch, memoryview(batch.numpy()).cast("B")
+
+
 class InPlace(Dataset):
     """Reads each sample to its place in the batch, which lies in memory that the trainer shares: no
     copies, and no collation. The cheapest way there is, for all who use torch's DataLoader."""
@@ -50,9 +59,7 @@ class InPlace(Dataset):
         return len(self.keys)
 
     def __getitems__(self, indices):
-        memory = torch.UntypedStorage._new_shared(SAMPLE * len(indices))
-        batch = torch.empty(0, dtype=torch.uint8).set_(memory).view(len(indices), *SHAPE)
-        bytes_ = memoryview(batch.numpy()).cast("B")
+        batch, bytes_ = room(len(indices))
         for place, index in enumerate(indices):
             got = self.read(index, bytes_[place * SAMPLE:(place + 1) * SAMPLE])
             if got != SAMPLE:
@@ -64,10 +71,10 @@ class Files(InPlace):
     def __init__(self, place, keys):
         super().__init__([os.path.join(place, key) for key in keys])
 
-    def read(self, index, room):
+    def read(self, index, place):
         file = os.open(self.keys[index], os.O_RDONLY)
         try:
-            return os.readv(file, [room])
+            return os.readv(file, [place])
         finally:
             os.close(file)
 
@@ -83,8 +90,8 @@ class Connector(InPlace):
             s3client_config=S3ClientConfig(force_path_style=True),
             reader_constructor=S3ReaderConstructor.sequential())
 
-    def read(self, index, room):
-        return self.objects[index].readinto(room)
+    def read(self, index, place):
+        return self.objects[index].readinto(place)
 
 
 def whole(batch):
@@ -93,6 +100,8 @@ def whole(batch):
 
 class ByWorkers:
     """torch's DataLoader."""
+
+    keys = None  # of the samples as they came, where that is not the order that was asked for
 
     def __init__(self, client, place, keys):
         self.data = (Connector if client == "s3connector" else Files)(place, keys)
@@ -112,8 +121,61 @@ class ByWorkers:
         return iter(self.loader)
 
 
+class Shards(IterableDataset):
+    """WebDataset on shards of 64 samples, with a shuffle over as many. The workers outlive an epoch, so
+    what it has is told to them in memory that they share: the size of a batch, and the shards."""
+
+    SAMPLES = 64
+    MOST = 4096
+
+    def __init__(self, place):
+        import webdataset
+
+        self.place, self.library = place, webdataset
+        self.told = torch.zeros(2 + self.MOST, dtype=torch.int64).share_memory_()
+
+    def tell(self, batch, shards):
+        self.told[:2 + len(shards)] = torch.tensor([batch, len(shards), *shards])
+
+    def __iter__(self):
+        batch, count = self.told[:2].tolist()
+        urls = [f"pipe:curl -s -f {self.place}/{shard:06d}.tar"
+                for shard in self.told[2:2 + count].tolist()]
+        data = self.library.WebDataset(urls, shardshuffle=self.MOST, empty_check=False)
+        return iter(data.shuffle(self.SAMPLES).to_tuple("__key__", "bin")
+                    .batched(batch, collation_fn=self.gather))
+
+    @staticmethod
+    def gather(samples):
+        batch, bytes_ = room(len(samples))
+        for place, (_, data) in enumerate(samples):
+            bytes_[place * SAMPLE:(place + 1) * SAMPLE] = data
+        return [f"{key}.bin" for key, _ in samples], batch
+
+
+class ByShards:
+    """torch's DataLoader over shards: those that the batches asked for, which are in order, are in."""
+
+    def __init__(self, client, place, keys):
+        self.data, self.keys, self.loader = Shards(place), [], None
+
+    def open(self, workers):
+        self.loader = DataLoader(self.data, batch_size=None, collate_fn=whole, num_workers=workers,
+                                 persistent_workers=True)
+
+    def epoch(self, batches):
+        shards = (index // Shards.SAMPLES for index in itertools.chain.from_iterable(batches))
+        self.data.tell(len(batches[0]), [shard for shard, _ in itertools.groupby(shards)])
+        self.keys = []
+        for keys, batch in self.loader:
+            self.keys += keys
+            yield batch
+
+
 class ByDevice:
     """os2g's DeviceLoader: as many batches under way as others have workers."""
+
+    keys = None
 
     def __init__(self, client, place, keys):
         from os2g.torch import MapDataset
@@ -155,7 +217,7 @@ def epoch(loader, batches, step, digests):
             time.sleep(step)
         del batch
     return {"samples": samples, "seconds": time.monotonic() - began, "waited": waited,
-            "came": came, "digests": found}
+            "came": came, "digests": found, "keys": loader.keys if digests else None}
 
 
 def main():
@@ -168,7 +230,7 @@ def main():
     torch.set_num_threads(1)
     with open(args.keys, encoding="utf-8") as file:
         keys = file.read().splitlines()
-    kind = ByDevice if args.client.startswith("gdd") else ByWorkers
+    kind = {"gdd": ByDevice, "gdd_plan": ByDevice, "webdataset": ByShards}.get(args.client, ByWorkers)
     loader = kind(args.client, args.place, keys)
     for line in sys.stdin:
         request = json.loads(line)
