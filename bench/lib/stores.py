@@ -69,8 +69,8 @@ def certify(directory):
 
 
 @contextlib.contextmanager
-def development(buckets, *options, tls=False):
-    """buckets: specifications for --synthetic; the first one's bucket is the store's."""
+def development(buckets, *options, tls=False, bucket=None):
+    """buckets: specifications for --synthetic; bucket: the store's, otherwise the first of them."""
     arguments = [a for b in buckets for a in ("--synthetic", b)]
     with tempfile.TemporaryDirectory(prefix="os2g-bench-") as top:
         ca = None
@@ -80,7 +80,7 @@ def development(buckets, *options, tls=False):
         server = s3d.S3d(*arguments, "--access-key", ACCESS, "--secret-key", SECRET, "--anonymous",
                          *options)
         try:
-            yield Development(server, buckets[0].partition(":")[0], ca)
+            yield Development(server, bucket or buckets[0].partition(":")[0], ca)
         finally:
             server.stop()
 

@@ -11,7 +11,7 @@ import subprocess
 
 from measure import ROOT, build, show
 
-from . import accelerator, contenders, environment
+from . import accelerator, contenders, cpu_mode, environment
 from .accelerator import Setting
 from .contenders import on
 from .sides import Sides
@@ -108,8 +108,13 @@ def device_curve(sides):
     return result, setting
 
 
+def cpu(sides):
+    """ResNet18 for real, on JPEG files and on ready tensors."""
+    return cpu_mode.run(sides)
+
+
 SECTIONS = {f.__name__: f for f in (compare, compare_tls, compare_ceph, controls, curve, ablation,
-                                    device_curve)}
+                                    device_curve, cpu)}
 
 
 def _first_line(*command):
