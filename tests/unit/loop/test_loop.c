@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "loop/loop.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -138,6 +139,67 @@ static void message_may_be_posted_again_by_its_receiver(void **state)
     loop_stop(loop);
 }
 
+static unsigned turns;
+
+static void on_endless(struct loop_msg *msg)
+{
+    if (++turns < 100000)
+        loop_post(loop, msg, on_endless);
+    else
+        loop_quit(loop);
+}
+
+static void on_readable(struct loop_io *io, unsigned events, void *arg)
+{
+    *(unsigned *)arg = turns;
+    loop_io_want(io, 0);
+    turns = 100000; // that will do
+}
+
+static void messages_to_oneself_without_end_leave_descriptors_their_turn(void **state)
+{
+    unsigned read_after = UINT_MAX;
+    struct loop_io *io;
+    int fds[2];
+
+    assert_int_equal(loop_new(&loop, "test"), 0);
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    assert_int_equal(loop_io_new(&io, loop, fds[0], on_readable, &read_after), 0);
+    loop_io_want(io, LOOP_READ);
+    turns = 0;
+    loop_post(loop, &chain_msg, on_endless);
+    loop_run(loop);
+    assert_in_range(read_after, 0, 3);
+    loop_io_free(io);
+    loop_stop(loop);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static void quit_waits_for_messages_to_oneself(void **state)
+{
+    assert_int_equal(loop_new(&loop, "test"), 0);
+    chain_left = 1000;
+    loop_post(loop, &chain_msg, on_chain);
+    loop_quit(loop);
+    loop_run(loop);
+    assert_int_equal(chain_left, 0);
+    loop_stop(loop);
+}
+
+static void a_loop_may_be_run_again(void **state)
+{
+    assert_int_equal(loop_new(&loop, "test"), 0);
+    for (int i = 0; i < 3; i++) {
+        chain_left = 10;
+        loop_post(loop, &chain_msg, on_chain);
+        loop_run(loop);
+        assert_int_equal(chain_left, 0);
+    }
+    loop_stop(loop);
+}
+
 static void what_is_posted_after_a_loop_has_ended_runs_when_it_is_stopped(void **state)
 {
     assert_int_equal(loop_new(&loop, "test"), 0);
@@ -181,6 +243,9 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(message_to_oneself_runs_later, start, stop),
         cmocka_unit_test(message_may_be_posted_again_by_its_receiver),
+        cmocka_unit_test(messages_to_oneself_without_end_leave_descriptors_their_turn),
+        cmocka_unit_test(quit_waits_for_messages_to_oneself),
+        cmocka_unit_test(a_loop_may_be_run_again),
         cmocka_unit_test(what_is_posted_after_a_loop_has_ended_runs_when_it_is_stopped),
         cmocka_unit_test_setup_teardown(loops_threads_leave_signals_to_the_main_thread, start,
                                         stop),
