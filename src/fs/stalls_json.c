@@ -64,7 +64,8 @@ static size_t utf8_len(const unsigned char *s, size_t left)
     return len;
 }
 
-// A key may be any bytes; what is not UTF-8 shows as U+FFFD.
+// A key may be any bytes; what is not UTF-8 shows as U+FFFD, and so does zero, which many readers
+// of JSON refuse (a FETCH's key is its host's to choose).
 static void add_key(struct buf *out, const char *key, size_t len)
 {
     const unsigned char *s = (const unsigned char *)key;
@@ -72,7 +73,7 @@ static void add_key(struct buf *out, const char *key, size_t len)
     buf_add_str(out, "\"");
     for (size_t i = 0, n; i < len; i += n) {
         n = utf8_len(s + i, len - i);
-        if (!n) {
+        if (!n || !s[i]) {
             buf_add_str(out, "\\ufffd");
             n = 1;
         } else if (s[i] < 0x20 || s[i] == 0x7f) {

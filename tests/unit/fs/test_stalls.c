@@ -43,11 +43,16 @@ static struct cache_waited in_time(uint64_t from, uint64_t to)
     return w;
 }
 
-static void wait_for(const char *key, struct cache_waited w, enum plan_lead lead)
+static void wait_for_bytes(const char *key, size_t len, struct cache_waited w, enum plan_lead lead)
 {
     struct stall_tally t = {0};
 
-    stalls_wait(&s, STALL_READ, lead, &w, key, strlen(key), &t);
+    stalls_wait(&s, STALL_READ, lead, &w, key, len, &t);
+}
+
+static void wait_for(const char *key, struct cache_waited w, enum plan_lead lead)
+{
+    wait_for_bytes(key, strlen(key), w, lead);
 }
 
 static const struct stall_interval *latest(void)
@@ -406,6 +411,19 @@ static void keys_of_any_bytes_are_shown_as_json(void **state)
     }
 }
 
+static void a_zero_in_a_key_spoils_no_report(void **state)
+{
+    json_t *o;
+
+    wait_for_bytes("a\0b", 3, late(2000, 3000), PLAN_UNPLANNED);
+    o = json(4000);
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(at(o, "epochs", 0, "objects"), 0), "key")),
+        "a\xef\xbf\xbd"
+        "b");
+    json_decref(o);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -433,6 +451,7 @@ int main(void)
         TEST(the_report_says_it_all),
         TEST(nothing_to_report_is_a_report),
         TEST(keys_of_any_bytes_are_shown_as_json),
+        TEST(a_zero_in_a_key_spoils_no_report),
     };
 
     return cmocka_run_group_tests_name("fs/stalls", tests, NULL, NULL);
