@@ -74,6 +74,26 @@ static void show_epoch(const json_t *epoch, bool first)
     putchar('\n');
 }
 
+// The end of it. Whoever can write to the bucket, or fetch from it, chooses keys, and a terminal
+// does what control characters say, U+0080 to U+009F too: they show as '?'.
+static void show_key(const char *key, size_t len)
+{
+    const unsigned char *s = (const unsigned char *)key;
+    size_t i = len > KEY_MAX ? len - KEY_MAX : 0;
+
+    // not into the middle of a character
+    while (i && i < len && s[i] >> 6 == 2)
+        i++;
+    if (i)
+        fputs("...", stdout);
+    for (; i < len; i++) {
+        bool c1 = s[i] == 0xc2 && i + 1 < len && s[i + 1] < 0xa0;
+
+        putchar(s[i] < 0x20 || s[i] == 0x7f || c1 ? '?' : s[i]);
+        i += c1;
+    }
+}
+
 static void show_objects(const json_t *objects)
 {
     const json_t *o;
@@ -81,18 +101,14 @@ static void show_objects(const json_t *objects)
 
     json_array_foreach(objects, i, o)
     {
-        const char *key = json_string_value(json_object_get(o, "key")),
-                   *cause = json_string_value(json_object_get(o, "cause"));
-        size_t len = json_string_length(json_object_get(o, "key"));
-        // not into the middle of a character
-        size_t cut = len > KEY_MAX ? len - KEY_MAX : 0;
+        const json_t *key = json_object_get(o, "key");
+        const char *cause = json_string_value(json_object_get(o, "cause"));
 
-        if (!key || !cause || i == OBJECTS)
+        if (!json_is_string(key) || !cause || i == OBJECTS)
             return;
-        while (cut && cut < len && ((unsigned char)key[cut] >> 6) == 2)
-            cut++;
-        printf("%-24s  %.2f s  %s%s  %s\n", i ? "" : "  slowest", seconds(o, "waited"),
-               cut ? "..." : "", key + cut, cause);
+        printf("%-24s  %.2f s  ", i ? "" : "  slowest", seconds(o, "waited"));
+        show_key(json_string_value(key), json_string_length(key));
+        printf("  %s\n", cause);
     }
 }
 
