@@ -11,6 +11,8 @@
 #define MEMORY_DEFAULT    (2 * GIB)
 // What an entry counts until its size is known and no other has told what to expect.
 #define SIZE_GUESS (128 * KIB)
+// So many are asked for on no more than that: where objects are large, the window is soon exceeded.
+#define GUESSED_MAX 16
 // How many entries of one key an open looks at.
 #define CHAIN_MAX 64
 // An open this far beyond the entries asked for is still by a reader of this window.
@@ -277,7 +279,8 @@ static bool may_fetch(struct plan *p, unsigned pressure, unsigned others)
         p->lead = !p->stalled && used + guess(p) > p->window ? PLAN_WINDOW_FULL : PLAN_POOL_FULL;
         return false;
     }
-    if (p->in_flight + others >= p->config.in_flight_max) {
+    if (p->in_flight + others >= p->config.in_flight_max ||
+        (!p->sized && p->in_flight >= GUESSED_MAX)) {
         p->lead = PLAN_IN_TIME;
         return false;
     }

@@ -135,6 +135,30 @@ static void begin_growing(void)
     plan_commit(p);
 }
 
+static void few_are_asked_for_before_a_size_is_known(void **state)
+{
+    struct plan_action a;
+    uint32_t first;
+
+    begin(100 * MIB, 128, false);
+    for (unsigned i = 0; i < 200; i++)
+        add(i);
+    plan_commit(p);
+    plan_step(p, 0, 0, &a);
+    first = a.entry;
+    for (unsigned i = 1; i < 16; i++) {
+        assert_int_equal(a.what, PLAN_FETCH);
+        plan_step(p, 0, 0, &a);
+    }
+    plan_step(p, 0, 0, &a);
+    assert_int_equal(a.what, PLAN_NOTHING);
+    assert_int_equal(plan_sized(p, first, 20 * MIB), 20 * MIB);
+    plan_step(p, 0, 0, &a); // what the others are like is known by now
+    assert_int_equal(a.what, PLAN_FETCH);
+    assert_true(stats().window_used < 50 * MIB);
+    plan_free(p);
+}
+
 static void the_window_stays_small_for_readers_who_find_what_they_want(void **state)
 {
     n_fetches = 0;
@@ -610,6 +634,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_asked_for_before_the_commit),
         cmocka_unit_test(the_window_bounds_what_is_fetched_ahead),
+        cmocka_unit_test(few_are_asked_for_before_a_size_is_known),
         cmocka_unit_test(the_window_stays_small_for_readers_who_find_what_they_want),
         cmocka_unit_test(the_window_grows_for_readers_who_came_too_early),
         cmocka_unit_test(what_has_not_landed_though_it_was_asked_for_at_once_grows_no_window),
