@@ -469,12 +469,12 @@ void run_plan_free(struct run_plan *rp)
 
     if (!rp)
         return;
-    // the next epoch's readers are likely to be as many
-    plan_stats_read(rp->plan, &stats);
-    if (!rp->window_given)
-        rp->fs->plan_window = stats.window;
     if (rp->committed)
         stalls_plan_ended(&rp->fs->stalls, rp->owner, clock_monotonic_ns());
+    // the next epoch's readers are likely to be as many
+    plan_stats_read(rp->plan, &stats);
+    if (rp->committed && !rp->window_given)
+        rp->fs->plan_window = stats.window;
     loop_timer_stop(&rp->tick);
     list_remove(&rp->link);
     list_for_each_safe (it, &rp->uses)

@@ -11,8 +11,8 @@ struct run_plan;
 #define PLANS_MAX    64  // of one file system
 #define PLANS_MEMORY GIB // of all of them
 
-// window_bytes 0: half of the pool. owner: the process that declares it, for the stall report.
-// -ENOSPC: there are too many, or they are too large.
+// window_bytes 0: what readers turn out to need, up to half of the pool. owner: the process that
+// declares it, for the stall report. -ENOSPC: there are too many, or they are too large.
 int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, uint64_t owner);
 // path: as a user writes it, below the mount; "./" and "/" in front of it are left out. One that
 // no file can have counts as missing.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world.h"
 
+#include "cache/dest.h"
 #include "fs/names.h"
 #include "wire/control.h"
 
@@ -293,6 +294,102 @@ static void two_plans_of_two_handles_are_both_served(void **state)
     assert_int_equal(status().used, 1);
 }
 
+// --- how far ahead ---
+
+#define LARGE 64 // m/00 .. of 4 MiB each
+
+static void put_large(void)
+{
+    char key[32];
+
+    for (int i = 0; i < LARGE; i++) {
+        snprintf(key, sizeof(key), "m/%02d", i);
+        world_put(key, 4 * MIB, ETAG_1);
+    }
+    free(host_list(host_walk("m"), false, LARGE)); // so that sizes are known at once
+}
+
+// How many of them are fetched ahead when nobody reads.
+static uint64_t plan_large(void)
+{
+    struct buf b = {0};
+
+    for (int i = 0; i < LARGE; i++) {
+        buf_printf(&b, "m/%02d", i);
+        buf_add(&b, "", 1);
+    }
+    plan_paths(b.data, b.len);
+    buf_free(&b);
+    return status().fetched;
+}
+
+// The reader of the first that the window has kept back.
+static void come_too_early(uint64_t i)
+{
+    char path[32];
+
+    snprintf(path, sizeof(path), "m/%02u", (unsigned)i);
+    host_release(host_open(host_walk(path))->opened.handle);
+    world_run();
+}
+
+static void a_plan_begins_with_the_window_that_the_one_before_came_to_need(void **state)
+{
+    uint64_t first, second;
+
+    put_large();
+    first = plan_large();
+    assert_in_range(first, 4, 12);
+    come_too_early(first);
+    second = plan_large();
+    assert_in_range(second, 2 * first - 4, 2 * first + 4);
+    assert_int_equal(plan_large(), second); // nobody needed more
+}
+
+static void a_plan_that_never_began_says_nothing_of_the_window(void **state)
+{
+    uint64_t began = control, never, first;
+
+    put_large();
+    first = plan_large();
+    control = never = host_open(host_walk(".os2g/control"))->opened.handle;
+    ok(send_plan(OS2G_PLAN_BEGIN, NULL, 0));
+    come_too_early(first);
+    host_release(began);
+    host_release(never);
+    control = host_open(host_walk(".os2g/control"))->opened.handle;
+    assert_true(plan_large() > first + 4);
+}
+
+#define FETCHES 64
+
+static void as_many_fetches_as_there_are_connections_take_the_plans_place(void **state)
+{
+    struct host_request *fetches = xcalloc(FETCHES, sizeof(*fetches));
+    struct cache_dest dest = {.len = 1000, .direct = true};
+    struct host_request *r;
+
+    world.hold = true;
+    for (unsigned i = 0; i < FETCHES; i++) {
+        r = &fetches[i];
+        r->fs = (struct fs_request){.reply = &host_reply, .unique = 1000 + i, .dest = &dest};
+        fs_ops()->fetch(world.fs, &r->fs, "nothing", 7);
+    }
+    world_run();
+    assert_int_equal(world.fetches, FETCHES);
+    world.hold = false; // these go on being held
+    plan_files(20);
+    assert_int_equal(status().fetched, 0);
+    world_run_held();
+    world_run();
+    for (unsigned i = 0; i < FETCHES; i++)
+        assert_int_equal(fetches[i].error, -ENOENT);
+    host_release(open_file(7)); // which is when the plan looks
+    world_run();
+    assert_in_range(status().fetched, 19, 20);
+    free(fetches);
+}
+
 static void paths_that_no_file_can_have_are_missing(void **state)
 {
     static const char paths[] = "/\0d/f100"; // and a zero
@@ -373,6 +470,9 @@ int main(void)
         TEST(file_system_may_close_while_a_plan_is_at_work),
         TEST(new_plan_forgets_the_one_before),
         TEST(two_plans_of_two_handles_are_both_served),
+        TEST(a_plan_begins_with_the_window_that_the_one_before_came_to_need),
+        TEST(a_plan_that_never_began_says_nothing_of_the_window),
+        TEST(as_many_fetches_as_there_are_connections_take_the_plans_place),
         TEST(paths_that_no_file_can_have_are_missing),
         TEST(malformed_requests_are_refused),
         TEST(number_of_plans_is_bounded),
