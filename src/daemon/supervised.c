@@ -258,9 +258,11 @@ static void worker_ended(struct supervised *s, int status)
 
 static void look_at_ebbing(struct supervised *s, uint64_t now_ns)
 {
-    if (!s->ebbing || (!has_ebbed(s, 0) && now_ns < s->ebbing_due_ns))
+    bool ebbed = s->ebbing && has_ebbed(s, 0);
+
+    if (!s->ebbing || (!ebbed && now_ns < s->ebbing_due_ns))
         return;
-    if (now_ns >= s->ebbing_due_ns)
+    if (!ebbed)
         log_warning("daemon",
                     "%s: a GPU helper of the worker that ended does not end; going on without "
                     "waiting: bytes that were on their way to a GPU may still arrive there",
