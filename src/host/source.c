@@ -121,8 +121,11 @@ static bool same_server(const char *a, const char *b)
            path_len[0] == path_len[1] && !memcmp(path[0], path[1], path_len[0]);
 }
 
+// What keys may lie below: what is longer would not fit into a request either.
 static bool is_path(const char *s)
 {
+    if (strlen(s) >= OS2G_KEY_MAX)
+        return false;
     while (*s) {
         size_t n = strcspn(s, "/");
 

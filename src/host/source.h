@@ -19,7 +19,8 @@ int source_read(struct source *ret, const char *bytes, size_t len);
 void source_fini(struct source *s);
 
 // What keys that are asked for begin with below what is told: "", "c/d/"; NULL: they are not among
-// those, or at another server, or there is no way there (a component that is empty, "." or "..").
+// those, or at another server, or there is no way there (a component that is empty, "." or "..", or
+// no room for a key).
 const char *source_below(const struct source *asked, const struct source *told);
 // For people.
 char *source_text(const struct source *s);

@@ -111,6 +111,20 @@ static void what_lies_elsewhere_is_not(void **state)
     assert_null(below("s3://bucket/ab/", "s3://bucket/a/"));
 }
 
+static void no_prefix_is_longer_than_a_key(void **state)
+{
+    char asked[sizeof("s3://bucket/") + OS2G_KEY_MAX] = "s3://bucket/";
+    size_t at = strlen(asked), end = at + OS2G_KEY_MAX - 2;
+
+    while (at < end) {
+        asked[at++] = 'a';
+        asked[at++] = '/';
+    }
+    assert_non_null(below(asked, "s3://bucket/"));
+    strcpy(asked + at, "b/");
+    assert_null(below(asked, "s3://bucket/"));
+}
+
 static void what_no_path_leads_to_is_not_below(void **state)
 {
     assert_null(below("s3://bucket/a//b/", "s3://bucket/"));
@@ -261,6 +275,7 @@ int main(void)
         cmocka_unit_test(what_is_told_is_two_strings_or_nothing),
         cmocka_unit_test(what_lies_below_is_served),
         cmocka_unit_test(what_lies_elsewhere_is_not),
+        cmocka_unit_test(no_prefix_is_longer_than_a_key),
         cmocka_unit_test(what_no_path_leads_to_is_not_below),
         cmocka_unit_test(a_server_is_the_same_however_it_is_spelt),
         cmocka_unit_test_setup_teardown(a_daemon_that_serves_something_else_is_refused, world_setup,
