@@ -138,7 +138,8 @@ wait_for() {
 wait_for "the store" "$top/store.log" test -s "$top/port"
 
 export AWS_ACCESS_KEY_ID=os2g AWS_SECRET_ACCESS_KEY=os2g-secret AWS_EC2_METADATA_DISABLED=true
-unset AWS_PROFILE AWS_SESSION_TOKEN http_proxy HTTP_PROXY
+unset AWS_PROFILE AWS_SESSION_TOKEN AWS_SECURITY_TOKEN AWS_CREDENTIAL_EXPIRATION
+unset http_proxy HTTP_PROXY
 # hedging asks twice for what is late, and would be counted as a second reading
 options=endpoint_url=http://10.0.0.254:9000,no_hedging
 for node in 0 1; do
