@@ -89,9 +89,11 @@ def test_what_no_fetch_was_waiting_for_is_the_daemons(server, monkeypatch):
     loader.close()
 
 
-def test_a_daemon_that_does_not_tell_leaves_the_loaders_own_times(server, monkeypatch):
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "no such file"), ValueError("no JSON"),
+                                   KeyError("fetches")])
+def test_a_daemon_that_does_not_tell_leaves_the_loaders_own_times(server, monkeypatch, error):
     def missing(self):
-        raise FileNotFoundError(2, "no such file")
+        raise error
 
     monkeypatch.setattr("os2g.Client.stalls", missing)
     loader = ot.DeviceLoader(data_of(server, "--latency", "20ms"), 16)

@@ -45,7 +45,7 @@ class Meter:
     def _ask(self) -> Optional[os2g.Stalls]:
         try:
             return self._client.stalls()
-        except (OSError, ValueError):
+        except (OSError, ValueError, LookupError):  # or of another release, and says it otherwise
             return None
 
     def enter(self) -> None:
