@@ -95,6 +95,8 @@ def test_a_client_of_a_part_of_an_export_reads_the_exports_report(server, monkey
     try:
         with os2g.Client("s3://bench/d/") as client:
             client.fetch("000")
+            # its answer may come before it is counted
+            mounts.wait_until(lambda: client.stalls().epochs[-1].objects)
             [one] = client.stalls().epochs[-1].objects
             assert one.key == "d/000"
     finally:

@@ -118,9 +118,11 @@ def test_reads_that_nobody_foresaw_show_as_not_planned(server, mount):
 
 
 def test_readers_without_memory_show_as_a_full_pool(server, mount):
-    s = server("--synthetic", "bench: big 2G", "--latency", "50ms")
+    # so late that nearly all are waiting for that, and not for a core of a busy machine
+    s = server("--synthetic", "bench: big 2G", "--latency", "300ms")
     m = mount("bench", server=s, memory="16M", threads=1, direct_io=True)
-    size, fd = 1 << 20, os.open(m.path / "big", os.O_RDONLY)
+    # wherever the buffer begins, one request of the kernel's: 16 of 80 have memory at a time
+    size, fd = 1000 << 10, os.open(m.path / "big", os.O_RDONLY)
     try:
         with concurrent.futures.ThreadPoolExecutor(80) as pool:
             places = random.Random(5).sample(range(2000), 160)
