@@ -233,8 +233,7 @@ struct os2g_plan_status {
 };
 
 // The order in which this and other processes are going to read: objects are fetched ahead in it,
-// each once. window_bytes 0: what readers turn out to need, up to half of the
-// daemon's memory.
+// each once. window_bytes 0: what readers turn out to need, up to half of the daemon's memory.
 OS2G_API int os2g_plan_new(struct os2g *c, struct os2g_plan **ret, uint64_t window_bytes);
 // Keys as for os2g_fetch, n of them, each ending with zero. Before the commit.
 OS2G_API int os2g_plan_add(struct os2g_plan *p, const char *const *keys, size_t n);

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 PATH = ".os2g/stalls"
 
+
 class StalledObject(NamedTuple):
     key: str  # below the export
     waited: float  # seconds
@@ -67,4 +68,5 @@ def parse(text: bytes) -> Stalls:
     given = json.loads(text)
     totals = given["totals"]
     return Stalls(given["under_way"], totals["seconds"], _taken(StallSums, totals["reads"]),
-                  _taken(StallSums, totals["fetches"]), [_epoch(one) for one in given["epochs"]], given["advice"])
+                  _taken(StallSums, totals["fetches"]), [_epoch(one) for one in given["epochs"]],
+                  given["advice"])

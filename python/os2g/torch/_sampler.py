@@ -68,8 +68,8 @@ class PlanSampler(torch.utils.data.Sampler):
         loader = DataLoader(dataset, sampler=sampler, num_workers=8)
 
     data: a MapDataset; a data set with .samples as torchvision's folders have, or a list of paths,
-    all in one mount of os2g's; a Subset of these. window: bytes to fetch ahead; 0: what
-    the readers turn out to need. Of many ranks each declares its own share."""
+    all in one mount of os2g's; a Subset of these. window: bytes to fetch ahead; 0: what readers turn
+    out to need. Of many ranks each declares its own share."""
 
     def __init__(self, sampler: Iterable[Any], data: Any, *, window: int = 0) -> None:
         self.sampler = sampler
