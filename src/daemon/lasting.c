@@ -152,6 +152,23 @@ static int make_control(struct lasting *l, const char *place, char **ret_error)
     return rc < 0 ? rc : 0;
 }
 
+void lasting_alias_control(struct lasting *l, const struct export_options *o)
+{
+    char *alias;
+    int rc;
+
+    if (!o->directory || !export_options_offers_socket(o))
+        return; // the place is its name, or there is no other
+    alias = rendezvous_control(geteuid(), o->socket);
+    rc = listener_alias(&l->control, alias);
+    if (rc == -EEXIST && unlink(alias) == 0) // an export's, which had this socket and was killed
+        rc = listener_alias(&l->control, alias);
+    if (rc < 0)
+        log_warning("daemon", "%s: %s cannot be made, os2g status knows it by %s only: %s",
+                    o->socket, alias, o->directory, strerror(-rc));
+    free(alias);
+}
+
 int lasting_make(struct lasting *l, const struct export_options *o, char **ret_error)
 {
     int rc;

@@ -26,5 +26,7 @@ struct lasting {
 int lasting_make(struct lasting *l, const struct export_options *o, char **ret_error);
 // What the next worker reads instead. 0 or -errno (all as before).
 int lasting_set_options(struct lasting *l, const struct export_options *o);
+// A mount's socket is offered: whoever names that finds the control socket, too.
+void lasting_alias_control(struct lasting *l, const struct export_options *o);
 void lasting_drop_control(struct lasting *l); // its name is free again
 void lasting_close(struct lasting *l);

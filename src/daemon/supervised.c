@@ -297,6 +297,7 @@ static void ready(struct supervised *s)
         fail(s, error ? error : xstrdup(strerror(-rc)));
         return;
     }
+    lasting_alias_control(&s->lasting, s->options);
     s->offered = true;
     s->state = SUPERVISED_SERVING;
     channel_send(s->channel, CHANNEL_SERVE, 0, s->fuse_fd, NULL);
@@ -572,6 +573,8 @@ static void prepare(struct supervised *s)
     char *error = NULL;
     int rc = limits_check(o->threads, o->s3.max_connections, &error);
 
+    if (rc == 0)
+        rc = supervised_vhost_free_place(o, &error);
     if (rc == 0)
         rc = lasting_make(&s->lasting, s->options, &error);
     if (rc == 0) {

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rendezvous.h"
 #include "front/vhost/link.h"
 #include "front/vhost/vhost.h"
 
@@ -416,17 +417,43 @@ void supervised_vhost_time(struct supervised_vhost *v, uint64_t now_ns)
 
 // --- life ---
 
+// libos2g looks for a mount's socket where rendezvous_socket() says. If it is not there, a link is.
+static void offer_where_looked_for(struct supervised_vhost *v, const char *looked_for)
+{
+    int rc;
+
+    if (!strcmp(looked_for, v->options->socket))
+        return;
+    rc = listener_alias(&v->listener, looked_for);
+    if (rc < 0)
+        log_warning("daemon", "%s: no link to it at %s, programs have to name the socket: %s",
+                    v->options->socket, looked_for, strerror(-rc));
+}
+
+int supervised_vhost_free_place(const struct export_options *o, char **ret_error)
+{
+    if (o->directory || !listener_in_use(o->socket))
+        return 0;
+    *ret_error = xasprintf("socket: somebody else listens at %s", o->socket);
+    return -EADDRINUSE;
+}
+
 int supervised_vhost_open(struct supervised_vhost *v, const struct export_options *o,
                           char **ret_error)
 {
+    char *looked_for = o->directory ? rendezvous_socket(o->mounter, o->directory) : NULL;
     bool group = o->socket_group != UINT32_MAX;
     mode_t mode = o->socket_mode != UINT32_MAX ? o->socket_mode : group ? 0660 : 0600;
     int rc;
 
     v->options = o;
     v->idle_since_ns = clock_monotonic_ns();
-    if (!export_options_offers_socket(o))
+    if (looked_for)
+        listener_clear_alias(looked_for); // of a daemon that was killed
+    if (!export_options_offers_socket(o)) {
+        free(looked_for);
         return 0;
+    }
     rc = listener_open(&v->listener, o->socket, mode, (uid_t)-1,
                        group ? (gid_t)o->socket_group : (gid_t)-1);
     if (rc == -EADDRINUSE)
@@ -435,6 +462,9 @@ int supervised_vhost_open(struct supervised_vhost *v, const struct export_option
         *ret_error = xasprintf("socket: %s is there and is no socket", o->socket);
     else if (rc < 0)
         *ret_error = xasprintf("socket: %s cannot be used: %s", o->socket, strerror(-rc));
+    else if (looked_for)
+        offer_where_looked_for(v, looked_for);
+    free(looked_for);
     return rc;
 }
 

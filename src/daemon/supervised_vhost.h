@@ -29,6 +29,9 @@ struct supervised_vhost {
 };
 
 void supervised_vhost_init(struct supervised_vhost *v);
+// Whether an export that is only a socket can have it: to be asked before anything is made that is
+// called by it. 0, or -EADDRINUSE with a sentence.
+int supervised_vhost_free_place(const struct export_options *o, char **ret_error);
 // Listens as the options say, if they do. 0, or -errno with a sentence.
 int supervised_vhost_open(struct supervised_vhost *v, const struct export_options *o,
                           char **ret_error);

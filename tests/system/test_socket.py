@@ -166,6 +166,35 @@ def test_none_offers_none(server, mount):
     assert (m.path / "a").read_bytes() == synthetic.expected("one", "a", 0, 5)
 
 
+def test_a_mount_is_asked_for_its_status_by_its_socket_too(server, mount, tmp_path):
+    s = server("--synthetic", SPEC)
+    for m in (mount("one", server=s), mount("one", server=s, socket=tmp_path / "its.sock")):
+        path = m.status()["socket"]
+        assert mounts.status_of(path)["directory"] == str(m.path)
+        m.umount()
+        done = subprocess.run([mounts.PROGRAM, "status", path], stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1, done.stderr
+
+
+def test_what_a_killed_daemon_has_left_is_in_nobodys_way(server, mount, tmp_path):
+    s = server("--synthetic", SPEC)
+    m = mount("one", server=s)
+    default = m.status()["socket"]
+    m.umount()
+    m = mount("one", path=m.path, server=s, socket=tmp_path / "its.sock")
+    assert os.readlink(default) == str(tmp_path / "its.sock")
+    os.kill(m.supervisor_pid(), signal.SIGKILL)
+    subprocess.run([mounts.PROGRAM, "umount", "--lazy", str(m.path)], check=False)
+    mounts.wait_until(lambda: not mounts.is_mounted(m.path))
+    m = mount("one", path=m.path, server=s)
+    assert m.status()["socket"] == default and not os.path.islink(default)
+    m.umount()
+    m = mount("one", path=m.path, server=s, socket=tmp_path / "its.sock")
+    assert mounts.status_of(tmp_path / "its.sock")["directory"] == str(m.path)
+    m.umount()
+    assert not os.path.lexists(default) and not (tmp_path / "its.sock").exists()
+
+
 def test_the_socket_has_the_mode_and_group_that_were_asked_for(server, mount, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("needs root to give a socket away")
@@ -316,6 +345,7 @@ def test_a_socket_in_use_is_not_taken_over(server, single):
     assert second.process.wait(timeout=20) == 1
     with host(first.path) as h:
         assert h.ask(GET_FEATURES)
+    assert mounts.status_of(first.path)["socket"] == str(first.path)
 
 
 def test_it_needs_no_privilege(server, single):
