@@ -244,20 +244,78 @@ def test_what_has_no_objects_cannot_be_declared():
         ot.PlanSampler(range(3), object())
 
 
-def test_files_of_a_mount_are_declared_by_their_paths(store, tmp_path):
-    place_ = tmp_path / "mnt"
-    place_.mkdir()
-    mount = mounts.Mount(place_, "train", server=store)
-    try:
-        tops = (f"{place_}/", f"{place_}//", f"{place_}/img/../")  # other ways to say the same
-        paths = [f"{tops[i]}img/n{i}/{j:03d}" for i in range(3) for j in range(25)]
-        store.reset()
-        sampler = ot.PlanSampler(RandomSampler(paths), paths)
-        for i in sampler:
-            with open(paths[i], "rb") as file:
-                assert right(os.path.relpath(paths[i], place_), file.read())
-        assert gets(store) == 75
-        assert mount.status()["fs"]["plan_used"] == 75
-        sampler.close()
-    finally:
-        mount.close()
+@pytest.fixture
+def mount(store, tmp_path):
+    """Mounts the bucket at tmp_path/mnt: mount(option=...)."""
+    running = []
+
+    def start(**options):
+        (tmp_path / "mnt").mkdir()
+        running.append(mounts.Mount(tmp_path / "mnt", "train", server=store, **options))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.close()
+
+
+def read_as_declared(store, mounted, paths):
+    """All of 75 images, each right, and found there because of the plan."""
+    store.reset()
+    sampler = ot.PlanSampler(RandomSampler(paths), paths)
+    for i in sampler:
+        with open(paths[i], "rb") as file:
+            assert right(os.path.relpath(os.path.realpath(paths[i]), mounted.path), file.read())
+    assert gets(store) == 75
+    assert mounted.status()["fs"]["plan_used"] == 75
+    sampler.close()
+
+
+def image_paths(*tops):
+    return [f"{tops[i % len(tops)]}n{i}/{j:03d}" for i in range(3) for j in range(25)]
+
+
+def test_files_of_a_mount_are_declared_by_their_paths(store, mount):
+    m = mount()
+    # other ways to say the same
+    read_as_declared(store, m, image_paths(f"{m.path}/img/", f"{m.path}//img/",
+                                           f"{m.path}/img/../img/"))
+
+
+def test_the_socket_of_a_mount_may_be_elsewhere(store, mount, tmp_path):
+    m = mount(socket=tmp_path / "its.sock")
+    read_as_declared(store, m, image_paths(f"{m.path}/img/"))
+
+
+def test_links_lead_into_a_mount(store, mount, tmp_path):
+    m = mount()
+    (tmp_path / "data").symlink_to(m.path)
+    read_as_declared(store, m, image_paths(f"{tmp_path}/data/img/"))
+
+
+def test_a_directory_of_links_into_a_mount_is_declared_as_what_they_lead_to(store, mount, tmp_path):
+    m = mount()
+    links = tmp_path / "links"
+    links.mkdir()
+    for name, to in (("n0", "n0"), ("n1", "n2"), ("n2", "n1")):
+        (links / name).symlink_to(m.path / "img" / to)
+    read_as_declared(store, m, image_paths(f"{links}/"))
+
+
+def test_where_no_daemon_takes_a_plan_everything_is_read_without(mount):
+    paths = image_paths(f"{mount(socket='none').path}/img/")
+    with pytest.warns(RuntimeWarning, match="no plan"):
+        assert list(ot.PlanSampler(SequentialSampler(paths), paths)) == list(range(75))
+
+
+def test_two_passes_at_a_time_are_given_all_of_it(store):
+    data = images(store)
+    loader = DataLoader(data, 8, sampler=ot.PlanSampler(SequentialSampler(data), data),
+                        collate_fn=plain)
+    got = [item for pair in zip(loader, loader) for batch in pair for item in batch]
+    assert len(got) == 150 and all(right(*item) for item in got)
+
+
+def test_no_paths_are_refused():
+    with pytest.raises(ValueError, match="no paths"):
+        ot.PlanSampler(range(0), [])

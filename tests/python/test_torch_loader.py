@@ -82,6 +82,11 @@ def test_samples_of_one_shape_are_a_tensor_in_place(fixed):
         assert batch.labels == batch.indices
 
 
+def test_a_shape_has_no_negative_extent(fixed):
+    with pytest.raises(ValueError, match="-1"):
+        ot.DeviceLoader(fixed, 8, shape=(-1, 64))
+
+
 def test_a_sample_of_another_shape_is_named(fixed):
     smaller = ot.DeviceLoader(fixed, 5, shape=(4097,))
     with pytest.raises(ValueError, match="fix/000"):
@@ -195,6 +200,12 @@ def damaged(store, **options):
     return ot.DeviceLoader(data, 2, **options)
 
 
+def test_no_state_is_before_the_beginning(images):
+    loader = ot.DeviceLoader(images, 8)
+    with pytest.raises(ValueError, match="position -8"):
+        loader.load_state_dict({**loader.state_dict(), "position": -8})
+
+
 def test_a_missing_or_broken_object_raises_with_its_key_and_the_rest_goes_on(store):
     batches = iter(damaged(store))
     seen, failed = [], []
@@ -214,6 +225,34 @@ def test_errors_may_be_returned(store):
              for error, size in zip(batch.errors, batch.sizes)]
     assert found == [(None, 4096), ("fix/gone", 0), (None, 4096), (None, 4096), ("img/n0/000", 0),
                      (None, 4096), (None, 4096), (None, 4096)]
+
+
+def test_what_was_ended_by_another_pass_says_so(images):
+    loader = ot.DeviceLoader(images, 8)
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    with pytest.raises(RuntimeError, match="another pass"):
+        next(first)
+    assert sum(len(batch) for batch in second) == len(images)
+    with pytest.raises(StopIteration):
+        next(second)
+    third = iter(loader)
+    next(third)
+    loader.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        next(third)
+
+
+def test_labels_are_as_many_as_samples(images):
+    for labels in ([1] * (len(images) - 1), [1] * (len(images) + 1)):
+        with pytest.raises(ValueError, match=f"{len(labels)} labels"):
+            iter(ot.DeviceLoader(images, 8, labels=labels))
+
+
+def test_an_empty_batch_is_refused(images):
+    with pytest.raises(ValueError, match="empty batch"):
+        iter(ot.DeviceLoader(images, batch_sampler=[[0, 1], []]))
 
 
 def test_arguments_that_contradict_each_other_are_refused(images):

@@ -27,6 +27,8 @@ class Rooms:
         self._largest = 0
         self.sample = 0  # bytes
         if shape is not None:
+            if any(extent < 0 for extent in shape):
+                raise ValueError(f"no sample has the shape {shape}")
             self.sample = torch.empty(0, dtype=dtype).element_size()
             for extent in shape:
                 self.sample *= extent

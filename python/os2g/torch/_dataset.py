@@ -169,7 +169,7 @@ class IterableDataset(_Objects, torch.utils.data.IterableDataset):
             yield from (self._transform(Reader(self._objects, index)) for index in indices)
             return
         keys = (self._objects.listed[index].key for index in indices)
-        plan = Declared(self.client, keys, self._window)
+        plan = Declared(lambda: self.client, keys, self._window)
         try:
             for index in indices:
                 plan.keep()

@@ -142,6 +142,8 @@ class DeviceLoader:
         else:
             lists = _order.cut(list(self.sampler), self.batch_size)  # type: ignore[arg-type]
         for number, indices in enumerate(lists):
+            if not indices:
+                raise ValueError("batch_sampler gave an empty batch")
             whole = len(indices) == self.batch_size or self.batch_sampler is not None
             if number >= self._position and (whole or not self.drop_last):
                 yield indices
@@ -150,7 +152,8 @@ class DeviceLoader:
 
     def __iter__(self) -> "_Epoch":
         if self._current is not None:
-            self._current.close()
+            self._current.end_by("another pass of the loader has begun")
+        self._check_labels()
         if not self._resumed:
             self._position = 0
         self._resumed = False
@@ -169,13 +172,19 @@ class DeviceLoader:
         self._epoch += 1
         self._position = 0
 
+    def _check_labels(self) -> None:
+        if self._labels is None or callable(self._labels):
+            return
+        if len(self._labels) != len(self.dataset):
+            raise ValueError(f"{len(self._labels)} labels for {len(self.dataset)} samples")
+
     def _label(self, index: int, key: str) -> Any:
         return self._labels(key) if callable(self._labels) else self._labels[index]  # type: ignore[index]
 
     def close(self) -> None:
         """Cancels what is under way and gives back memory that no tensor looks at."""
         if self._current is not None:
-            self._current.close()
+            self._current.end_by("the loader was closed")
         if self._regions is not None:
             self._regions.close()
         self._regions = None
@@ -203,8 +212,11 @@ class DeviceLoader:
                   if state.get(name) != value]
         if differ:
             raise ValueError(f"the state is of another order: {'; '.join(differ)}")
-        self.set_epoch(int(state["epoch"]))
-        self._position, self._resumed = int(state["position"]), True
+        epoch, position = int(state["epoch"]), int(state["position"])
+        if position < 0:
+            raise ValueError(f"position {position}")
+        self.set_epoch(epoch)
+        self._position, self._resumed = position, True
 
 
 def _device(device: Union[str, torch.device]) -> torch.device:
@@ -225,6 +237,7 @@ class _Epoch:
         self._waiting: Deque[List[int]] = collections.deque(batches)
         self._under_way: Deque[Landing] = collections.deque()
         self._open = True
+        self._ended_by: Optional[str] = None
         self._plan = self._declare(batches)
 
     def _declare(self, batches: List[List[int]]) -> Optional[Declared]:
@@ -233,7 +246,7 @@ class _Epoch:
         loader = self._loader
         listed = loader.dataset._objects.listed
         keys = (listed[index].key for indices in batches for index in indices)
-        return Declared(loader.dataset.client, keys, self._window(batches))
+        return Declared(lambda: loader.dataset.client, keys, self._window(batches))
 
     def _window(self, batches: List[List[int]]) -> int:
         """Not less than is under way: what lies far behind the furthest reader is dropped."""
@@ -263,6 +276,8 @@ class _Epoch:
 
     def _next(self) -> Any:
         loader = self._loader
+        if self._ended_by is not None:
+            raise RuntimeError(f"{self._ended_by}, which ended this one before its last batch")
         if not self._open:
             raise StopIteration
         try:
@@ -300,6 +315,12 @@ class _Epoch:
         if loader._labels is not None:
             batch.labels = [loader._label(i, key) for i, key in zip(batch.indices, batch.keys)]
         return batch
+
+    def end_by(self, what: str) -> None:
+        """To who goes on with it the end is no end of the epoch."""
+        if self._open:
+            self._ended_by = what
+            self.close()
 
     def close(self) -> None:
         """Cancels what is under way."""

@@ -4,7 +4,7 @@
 import os
 import time
 import warnings
-from typing import Iterable, Optional
+from typing import Callable, Iterable, Optional
 
 import os2g
 
@@ -12,15 +12,15 @@ _LOOK = 5.0  # seconds; a daemon that was started anew learns of the plan by it
 
 
 class Declared:
-    """A plan for as long as this lives. It only makes reading faster: where the daemon takes no
-    (more) plans, a warning says so and everything else goes on."""
+    """A plan for as long as this lives. It only makes reading faster: where there is no daemon to
+    be had, or it takes no (more) plans, a warning says so and everything else goes on."""
 
-    def __init__(self, client: os2g.Client, keys: Iterable[str], window: int = 0) -> None:
+    def __init__(self, client: Callable[[], os2g.Client], keys: Iterable[str], window: int = 0) -> None:
         self._pid = os.getpid()
         self._plan: Optional[os2g.Plan] = None
         self._looked = time.monotonic()
         try:
-            self._plan = client.plan(keys, window)
+            self._plan = client().plan(keys, window)
         except OSError as error:
             self._warn(error)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PlanSampler: any sampler, whose order is declared to the daemon before it is read."""
 
+import functools
 import itertools
 import os
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
@@ -19,23 +20,40 @@ _AHEAD = 1 << 20
 Named = Tuple[Callable[[], os2g.Client], Callable[[int], str]]
 
 
-def mount_of(path: str) -> str:
-    """The directory at which the file system of path is mounted."""
-    place = os.path.abspath(path)
-    while not os.path.ismount(place):
-        place = os.path.dirname(place)
-    return place
+def mount_of(directory: str) -> str:
+    """The directory at which the file system of directory, which is a real path, is mounted."""
+    while not os.path.ismount(directory):
+        directory = os.path.dirname(directory)
+    return directory
+
+
+def _base_of(path: str) -> Tuple[str, str, str]:
+    """(the mount that path is in, a directory as paths name it, its key prefix). Whatever the paths
+    have below that directory, they have in the mount: links lead into a mount, and none is in it."""
+    named = os.path.dirname(os.path.abspath(path))
+    real = os.path.realpath(named)
+    top = mount_of(real)
+    while real != top and os.path.realpath(os.path.dirname(named)) == os.path.dirname(real):
+        named, real = os.path.dirname(named), os.path.dirname(real)
+    return top, os.path.join(named, ""), "" if real == top else os.path.relpath(real, top) + "/"
 
 
 def _named_paths(paths: Sequence[Any]) -> Named:
-    top = mount_of(os.fspath(paths[0]))
-    below = os.path.join(top, "")
+    if not paths:
+        raise ValueError("no paths")
+    top, base, prefix = _base_of(os.fspath(paths[0]))
+
+    @functools.lru_cache(maxsize=1 << 16)
+    def prefix_of(directory: str) -> str:
+        below = os.path.relpath(os.path.realpath(directory), top)
+        return "" if below == "." else below + "/"
 
     def key(index: int) -> str:
         path = os.fspath(paths[index])
-        if path.startswith(below) and "/." not in path and "//" not in path:
-            return path[len(below):]  # a million keys a second; relpath takes 7 us each
-        return os.path.relpath(os.path.abspath(path), top)
+        if path.startswith(base) and "/." not in path and "//" not in path:
+            return prefix + path[len(base):]  # a million keys a second
+        directory, name = os.path.split(path)
+        return prefix_of(directory) + name
 
     return lambda: client_of(top, {}), key
 
@@ -51,7 +69,7 @@ def _named(data: Any) -> Named:
         return client, lambda index: key(chosen[index])
     if hasattr(data, "samples"):  # torchvision's folders of files: (path, class)
         return _named_paths([sample[0] for sample in data.samples])
-    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)) and data:
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
         return _named_paths(data)
     raise TypeError(f"{type(data).__name__} does not say which object is which sample")
 
@@ -83,7 +101,8 @@ class PlanSampler(torch.utils.data.Sampler):
         return len(self.sampler)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        # the order before is over: its readers are done when the next one is asked for
+        # the order before is over, mostly: its readers are done when the next one is asked for. Who
+        # goes on with it nevertheless (zip(loader, loader)) does so without a plan
         self.close()
         self._state = self._inner_state()
         skip, self._skip = self._skip, 0
@@ -126,7 +145,7 @@ class _Order:
         self._drawn: List[Any] = []
         self._at = 0
         self._plan: Optional[Declared] = None
-        self._open = True
+        self._declares = True
         self.given = sum(1 for _ in itertools.islice(items, skip))
 
     def _draw(self) -> bool:
@@ -137,8 +156,10 @@ class _Order:
         return (self._owner._key(int(index)) for item in self._drawn for index in _flat(item))
 
     def _declare(self) -> None:
+        if not self._declares:
+            return
         if self._plan is None:
-            self._plan = Declared(self._owner._client(), self._keys(), self._owner._window)
+            self._plan = Declared(self._owner._client, self._keys(), self._owner._window)
         else:
             self._plan.extend(self._keys())
 
@@ -147,7 +168,7 @@ class _Order:
 
     def __next__(self) -> Any:
         if self._at == len(self._drawn):
-            if not self._open or not self._draw():
+            if not self._draw():
                 raise StopIteration
             self._declare()
         elif self._plan is not None:
@@ -159,6 +180,6 @@ class _Order:
     def close(self) -> None:
         # not at the last item: workers have yet to read what was given
         plan, self._plan = self._plan, None
-        self._open, self._drawn, self._at = False, [], 0
+        self._declares = False
         if plan is not None:
             plan.close()
