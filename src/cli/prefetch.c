@@ -450,7 +450,8 @@ static int run(int argc, char **argv)
 static const struct cli_option options[] = {
     {"order", 0, "FILE", "paths below DIR in the order of reading, one a line; - is standard input",
      set_order},
-    {"window", 0, "SIZE", "to be ahead of the readers (default: as memory allows)", set_window},
+    {"window", 0, "SIZE", "to be ahead of the readers (default: what they turn out to need)",
+     set_window},
     {"jobs", 'j', "N", "readers at a time, without --order (default 8)", set_jobs},
     {"quiet", 'q', NULL, "no progress bar, no summary", set_quiet},
     {NULL},
