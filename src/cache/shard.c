@@ -5,10 +5,6 @@
 
 #include <stdio.h>
 
-// GETs ahead of readers at a time over all loops when settings do not say how many connections
-// there may be.
-#define CONNECTIONS_DEFAULT 64
-
 // --- memory that became available ---
 
 static void on_pump(struct loop_msg *msg)
@@ -118,7 +114,7 @@ int shard_init(struct shard *s, struct cache *c, unsigned index, struct loop *l,
     list_init(&s->wants);
     list_init(&s->landings);
     sem_init(&s->closed, 0, 0);
-    s->ahead_max = MAX((connections ? connections : CONNECTIONS_DEFAULT) / c->n_shards, 1);
+    s->ahead_max = MAX(connections / c->n_shards, 1);
     s->loop = l;
     s->loop_given = l;
     if (!l)

@@ -2,6 +2,7 @@
 #include "daemon/open_files.h"
 
 #include "base/log.h"
+#include "s3/settings.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -10,7 +11,6 @@
 // more, and so does each connection.
 #define OF_WORKER    40
 #define OF_DATA_LOOP 6
-#define CONNECTIONS  64 // as s3/ has it
 #define OF_EXPORT    16 // in the supervisor: 10, and what it takes to start a worker
 #define FULL         (1u << 20)
 
@@ -56,7 +56,7 @@ int limits_check(unsigned data_loops, unsigned connections, char **ret_error)
                       files.rlim_cur < worker ? "an export's worker" : "one more export");
         return -EMFILE;
     }
-    connections = connections ? connections : CONNECTIONS;
+    connections = connections ? connections : S3_CONNECTIONS_DEFAULT;
     if (files.rlim_cur < worker + connections)
         log_warning("daemon",
                     "a process may have only %llu files open: there will not be as many as %u "

@@ -49,7 +49,7 @@ int s3_bucket_new(struct s3_bucket **ret, const struct s3_settings *s,
     if (b->settings->retry_timeout_ns == 0)
         b->settings->retry_timeout_ns = 60 * NS_PER_S;
     if (b->settings->max_connections == 0)
-        b->settings->max_connections = 64;
+        b->settings->max_connections = S3_CONNECTIONS_DEFAULT;
     b->provider = provider;
     pthread_mutex_init(&b->lock, NULL);
     list_init(&b->locked.waiting);

@@ -12,7 +12,6 @@
 #include <strings.h>
 
 #define DEFAULT_RETRY_TIMEOUT_NS (60 * NS_PER_S)
-#define DEFAULT_MAX_CONNECTIONS  64
 
 // --- life ---
 
@@ -176,7 +175,7 @@ int s3_settings_complete(struct s3_settings *s, const char *profile_json, char *
     if (!s->retry_timeout_ns)
         s->retry_timeout_ns = DEFAULT_RETRY_TIMEOUT_NS;
     if (!s->max_connections)
-        s->max_connections = DEFAULT_MAX_CONNECTIONS;
+        s->max_connections = S3_CONNECTIONS_DEFAULT;
 
     rc = check(s, ret_error);
     json_decref(root);

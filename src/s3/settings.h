@@ -8,6 +8,8 @@
 
 enum s3_addressing { S3_ADDRESSING_AUTO, S3_ADDRESSING_PATH, S3_ADDRESSING_VIRTUAL };
 
+#define S3_CONNECTIONS_DEFAULT 64
+
 struct s3_settings {
     char *bucket;
     char *endpoint_url; // NULL: Amazon's for the region
@@ -24,7 +26,7 @@ struct s3_settings {
 
     uint64_t retry_timeout_ns;   // without progress; 0: 60 s
     uint64_t first_timeout_ns;   // of a client that nobody has answered yet; 0: the same
-    unsigned max_connections;    // over all loops; 0: 64
+    unsigned max_connections;    // over all loops; 0: S3_CONNECTIONS_DEFAULT
     uint64_t max_bytes_per_s;    // 0: no limit
     unsigned max_requests_per_s; // 0: no limit
     bool no_hedging;
