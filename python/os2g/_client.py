@@ -77,7 +77,8 @@ class Client:
     """A connection to the daemon that serves where: "s3://bucket/prefix/" (OS2G_SOCKET's daemon if
     that is set: OSError (EINVAL) when it serves something else; or a private one of this user's,
     which is started when it is not there and ends with the last process that uses it), the path of an
-    export's socket, or a directory in a mount of os2g's.
+    export's socket, or a directory in a mount of os2g's (its keys are the mount's then, whichever
+    directory was named).
 
     depth: requests under way at a time (at most 1024). timeout: seconds that a call waits, and that
     the daemon may be away. start=False: never start a daemon. program: the os2gd to start. event:

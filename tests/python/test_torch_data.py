@@ -319,3 +319,42 @@ def test_two_passes_at_a_time_are_given_all_of_it(store):
 def test_no_paths_are_refused():
     with pytest.raises(ValueError, match="no paths"):
         ot.PlanSampler(range(0), [])
+
+
+# --- data sets of a mount ---
+
+def test_a_directory_of_a_mount_is_what_is_below_it(mount, tmp_path):
+    top = mount().path
+    (tmp_path / "link").symlink_to(top / "img")
+    wanted = [f"img/n1/{i:03d}" for i in range(25)]
+    for uri in (f"{top}/img/n1", f"{top}/img/n1/", f"{tmp_path}/link/n1"):
+        data = ot.MapDataset.from_prefix(uri, transform=load)
+        assert list(data.keys) == wanted
+        assert right(*data[3])
+    data = ot.MapDataset.from_prefix(f"{top}/img/n1/00")
+    assert list(data.keys) == wanted[:10]
+    assert len(ot.MapDataset.from_prefix(top)) == len(ot.MapDataset.from_prefix(f"{top}/"))
+    with pytest.raises(FileNotFoundError):
+        len(ot.MapDataset.from_prefix(f"{top}/nothing/"))
+
+
+def test_paths_in_a_mount_are_those_objects(mount, monkeypatch):
+    top = mount().path
+    data = ot.MapDataset.from_objects([f"{top}/img/n0/000", f"{top}/img/n2/001"], transform=load)
+    assert list(data.keys) == ["img/n0/000", "img/n2/001"]
+    assert all(right(*data[i]) for i in range(2))
+    monkeypatch.chdir(top / "img")
+    data = ot.MapDataset.from_objects(["n0/000"], transform=load)
+    assert list(data.keys) == ["img/n0/000"] and right(*data[0])
+    monkeypatch.chdir("/")
+    with pytest.raises(ValueError, match="several mounts"):
+        ot.MapDataset.from_objects([f"{top}/img/n0/000", "/etc/passwd"])
+
+
+def test_a_data_set_asks_whom_the_environment_names_when_it_begins(store, monkeypatch):
+    data = images(store)
+    assert right(*data[0])
+    monkeypatch.setenv("OS2G_SOCKET", "/nowhere")
+    assert right(*data[1])
+    with pytest.raises(FileNotFoundError, match="/nowhere"):
+        len(images(store))

@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="no torch (Debian: python3-torch)")
 
+import mounts  # noqa: E402
 import os2g.torch as ot  # noqa: E402
 import os2g.torch.webdataset as shards  # noqa: E402
 from os2g.torch._safetensors import _DTYPES, parse_header  # noqa: E402
@@ -119,6 +120,17 @@ def test_a_missing_safetensors_object_is_named(store):
     with pytest.raises(FileNotFoundError) as raised:
         ot.load_file("s3://box/dir/none", **place(store))
     assert "none" in raised.value.filename
+
+
+def test_a_path_in_a_mount_is_that_object_and_not_one_of_its_name_elsewhere(store, tmp_path):
+    wanted = {"a": random(torch.float32, 8)}
+    put(store, "model", encoded({"a": ("F32", random(torch.float32, 8))}))
+    put(store, "run1/model", encoded({"a": ("F32", wanted["a"])}))
+    mount = mounts.Mount(tmp_path, "box", server=store)
+    try:
+        assert same(ot.load_file(f"{tmp_path}/run1/model")["a"], wanted["a"])
+    finally:
+        mount.close()
 
 
 # --- WebDataset ---

@@ -54,7 +54,8 @@ class MapDataset(_Objects, torch.utils.data.Dataset):
 
         MapDataset.from_prefix("s3://bucket/train/", region="eu-west-1", transform=load)
 
-    options: of os2g.Client. In place of s3:// also a directory of a mount, or a socket."""
+    options: of os2g.Client. In place of s3:// also a path in a mount, or a socket (all of its
+    export). Then keys are those of the mount or export."""
 
     @classmethod
     def from_prefix(

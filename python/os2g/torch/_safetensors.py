@@ -10,7 +10,7 @@ import torch
 import os2g
 
 from ._region import Region, Regions
-from ._source import client_of, client_options, place_of, split_uri
+from ._source import client_of, client_options, place_of
 
 # Format: https://huggingface.co/docs/safetensors, "Format": 8 bytes length of the header (little
 # endian), the header (JSON), then all tensors' bytes, without gaps.
@@ -123,11 +123,10 @@ def load_file(
     landed in, and are freed with the last of them. device: "cpu", or a CUDA device.
 
     OSError with the key; ValueError, with the URI, for what is no (whole) safetensors object."""
-    base, path = split_uri(os.fspath(uri))
-    cut = path.rfind("/") + 1
-    client = client_of(place_of(base, path[:cut]).where, client_options(region, endpoint, options))
+    place, key = place_of(os.fspath(uri))
+    client = client_of(place.where, client_options(region, endpoint, options))
     regions = Regions(client, _cuda_numbered(torch.device(device)), 0)
-    with client.open(path[cut:]) as file:
+    with client.open(key) as file:
         try:
             tensors, begin = _read_header(file)
         except (ValueError, UnicodeDecodeError) as error:

@@ -12,19 +12,12 @@ import os2g
 
 from ._dataset import MapDataset
 from ._plan import Declared
-from ._source import client_of
+from ._source import client_of, in_mount, mount_of
 
 # Indices that are drawn at a time: what an endless sampler is asked for ahead.
 _AHEAD = 1 << 20
 
 Named = Tuple[Callable[[], os2g.Client], Callable[[int], str]]
-
-
-def mount_of(directory: str) -> str:
-    """The directory at which the file system of directory, which is a real path, is mounted."""
-    while not os.path.ismount(directory):
-        directory = os.path.dirname(directory)
-    return directory
 
 
 def _base_of(path: str) -> Tuple[str, str, str]:
@@ -35,7 +28,7 @@ def _base_of(path: str) -> Tuple[str, str, str]:
     top = mount_of(real)
     while real != top and os.path.realpath(os.path.dirname(named)) == os.path.dirname(real):
         named, real = os.path.dirname(named), os.path.dirname(real)
-    return top, os.path.join(named, ""), "" if real == top else os.path.relpath(real, top) + "/"
+    return top, os.path.join(named, ""), in_mount(real)[1]
 
 
 def _named_paths(paths: Sequence[Any]) -> Named:
@@ -45,8 +38,7 @@ def _named_paths(paths: Sequence[Any]) -> Named:
 
     @functools.lru_cache(maxsize=1 << 16)
     def prefix_of(directory: str) -> str:
-        below = os.path.relpath(os.path.realpath(directory), top)
-        return "" if below == "." else below + "/"
+        return in_mount(directory)[1]
 
     def key(index: int) -> str:
         path = os.fspath(paths[index])

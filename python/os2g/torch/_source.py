@@ -11,7 +11,7 @@ SCHEMES = ("s3://", "os2g://")
 
 
 class Place(NamedTuple):
-    """where: of the client. bucket "": a directory or socket. prefix: of the client's keys, in the
+    """where: of the client. bucket "": a mount or socket. prefix: of the client's keys, in the
     bucket."""
 
     where: str
@@ -27,9 +27,14 @@ class Listed(NamedTuple):
 _clients: Dict[Tuple[Any, ...], os2g.Client] = {}
 
 
+def _environment() -> List[Tuple[str, str]]:
+    """What libos2g takes from it, too: which daemon, which store, whose rights."""
+    return sorted((k, v) for k, v in os.environ.items() if k.startswith(("AWS_", "OS2G_")))
+
+
 def client_of(where: str, options: Dict[str, object]) -> os2g.Client:
     """This process's client, and after a fork the child's; one for all that ask for the same."""
-    name = (where, *sorted((k, repr(v)) for k, v in options.items()))
+    name = (where, *sorted((k, repr(v)) for k, v in options.items()), *_environment())
     found = _clients.get(name)
     if found is None or found.closed:
         found = _clients[name] = os2g.Client(where, **options)  # type: ignore[arg-type]
@@ -57,40 +62,77 @@ def split_uri(uri: str) -> Tuple[str, str]:
     return "", uri
 
 
-def place_of(base: str, directory: str) -> Place:
-    """directory: ends with "/" or is empty."""
-    bucket = base[len("s3://") : -1]
-    return Place(base + directory, bucket, directory if bucket else "")
+def mount_of(directory: str) -> str:
+    """The directory at which the file system of directory, which is a real path, is mounted."""
+    while not os.path.ismount(directory):
+        directory = os.path.dirname(directory)
+    return directory
+
+
+def in_mount(directory: str) -> Tuple[str, str]:
+    """(the mount that directory is in, what keys there begin with): a mount's client has the keys of
+    all of it, whichever directory of it was named."""
+    real = os.path.realpath(directory)
+    top = mount_of(real)
+    return top, "" if real == top else os.path.relpath(real, top) + "/"
+
+
+def place_of(uri: str) -> Tuple[Place, str]:
+    """Where an object is, and its key there; or how the keys of more of them begin."""
+    base, rest = split_uri(uri)
+    cut = rest.rfind("/") + 1
+    directory, name = rest[:cut], rest[cut:]
+    if base:
+        return Place(base + directory, base[len("s3://") : -1], directory), name
+    top, prefix = in_mount(directory)
+    return Place(top, "", ""), prefix + name
 
 
 def of_prefix(uri: str) -> Tuple[Place, str]:
     """The place, and how the names wanted there begin."""
-    base, rest = split_uri(os.fspath(uri))
-    if not base and _is_place(rest):
-        return Place(rest, "", ""), ""
-    cut = rest.rfind("/") + 1
-    return place_of(base, rest[:cut]), rest[cut:]
+    uri = os.fspath(uri)
+    if not split_uri(uri)[0]:
+        mode = _mode_of(uri)
+        if stat.S_ISSOCK(mode):
+            return Place(uri, "", ""), ""
+        if stat.S_ISDIR(mode):
+            uri = os.path.join(uri, "")
+    return place_of(uri)
 
 
-def _is_place(path: str) -> bool:
+def _mode_of(path: str) -> int:
     try:
-        mode = os.stat(path).st_mode
+        return os.stat(path).st_mode
     except OSError:
-        return False
-    return stat.S_ISDIR(mode) or stat.S_ISSOCK(mode)
+        return 0
 
 
 def of_objects(uris: Iterable[str]) -> Tuple[Place, List[Listed]]:
-    """The directory that all have in common, and their names there."""
+    """The directory or mount that all are in, and their keys there."""
     split = [split_uri(os.fspath(uri)) for uri in uris]
     if not split:
         raise ValueError("no objects")
     bases = {base for base, _ in split}
     if len(bases) > 1:
         raise ValueError(f"objects of several buckets: {', '.join(sorted(bases))}")
-    common = os.path.commonprefix([rest for _, rest in split])
+    rests = [rest for _, rest in split]
+    base = bases.pop()
+    if not base:
+        return _of_paths(rests)
+    common = os.path.commonprefix(rests)
     directory = common[: common.rfind("/") + 1]
-    return place_of(bases.pop(), directory), [Listed(rest[len(directory) :], None) for _, rest in split]
+    place, _ = place_of(base + directory)
+    return place, [Listed(rest[len(directory) :], None) for rest in rests]
+
+
+def _of_paths(paths: List[str]) -> Tuple[Place, List[Listed]]:
+    split = [path.rpartition("/") for path in paths]
+    known = {directory: in_mount(directory) for directory in {head + cut for head, cut, _ in split}}
+    tops = {top for top, _ in known.values()}
+    if len(tops) > 1:
+        raise ValueError(f"objects of several mounts: {', '.join(sorted(tops))}")
+    return Place(tops.pop(), "", ""), [Listed(known[head + cut][1] + name, None)
+                                       for head, cut, name in split]
 
 
 class Objects:
@@ -108,17 +150,23 @@ class Objects:
         self.options = options
         self._begins = begins
         self._listed = listed
+        self._client: Optional[os2g.Client] = None
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_client": None}  # it is of this process and its children
 
     @property
     def client(self) -> os2g.Client:
-        return client_of(self.place.where, self.options)
+        if self._client is None or self._client.closed:
+            self._client = client_of(self.place.where, self.options)
+        return self._client
 
     @property
     def listed(self) -> List[Listed]:
         if self._listed is None:
             self._listed = [
                 Listed(entry.name, entry.size)
-                for entry in self.client.walk()
+                for entry in self.client.walk(self._begins.rpartition("/")[0])
                 if entry.name.startswith(self._begins)
             ]
         return self._listed

@@ -13,7 +13,7 @@ import io
 import os
 from typing import Any, Iterable, Optional
 
-from ._source import client_of, client_options, place_of, split_uri
+from ._source import client_of, client_options, place_of
 
 # A shard is read in order from its beginning: the daemon reads ahead of it, up to 64 MiB.
 _PIECE = 1 << 20
@@ -29,10 +29,9 @@ class Opener:
     def __call__(self, url: str, mode: str = "rb", bufsize: int = 0, **kwargs: Any) -> io.BufferedReader:
         if mode not in ("rb", "r"):
             raise ValueError(f"{url}: opened for {mode!r}, objects are only read")
-        base, path = split_uri(os.fspath(url))
-        cut = path.rfind("/") + 1
-        client = client_of(place_of(base, path[:cut]).where, self._options)
-        return io.BufferedReader(client.open(path[cut:]), max(bufsize, _PIECE))
+        place, key = place_of(os.fspath(url))
+        client = client_of(place.where, self._options)
+        return io.BufferedReader(client.open(key), max(bufsize, _PIECE))
 
 
 def register(schemes: Iterable[str] = ("s3", "os2g"), *, region: Optional[str] = None,
