@@ -390,6 +390,58 @@ static void a_loop_that_is_given_is_used_and_goes_on(void **state)
     loop_stop(m.config.loop);
 }
 
+// What is asked for by the one loop that a cache was given.
+struct asking {
+    struct reading read;
+    struct loading load;
+    struct cache_fence fence;
+    sem_t fenced;
+    bool within; // something had ended before the call returned
+};
+
+static void on_fenced(struct cache_fence *f)
+{
+    sem_post(&container_of(f, struct asking, fence)->fenced);
+}
+
+static void ask_for_what_is_here(void *arg)
+{
+    struct asking *a = arg;
+    int fenced;
+
+    reading_start(&a->read, o, 0, MIB);
+    a->within |= a->read.error != 1;
+    loading_start(&a->load, o, false);
+    a->within |= a->load.error != 1;
+    a->fence.done = on_fenced;
+    cache_fence_start(world, &a->fence);
+    sem_getvalue(&a->fenced, &fenced);
+    a->within |= fenced != 0;
+}
+
+static void nothing_ends_within_the_call_on_a_loop_that_is_given(void **state)
+{
+    struct making m = {.config = {.memory = 16 * MIB, .data_loops = 1}};
+    struct asking a = {0};
+
+    assert_int_equal(loop_start(&m.config.loop, "test"), 0);
+    make(&m);
+    assert_int_equal(m.rc, 0);
+    world = m.cache;
+    fake_set_automatic(MIB);
+    o = world_object("a", MIB);
+    assert_int_equal(read_now(o, 0, MIB, NULL), 0);
+    sem_init(&a.fenced, 0, 0);
+    loop_call(m.config.loop, ask_for_what_is_here, &a);
+    assert_int_equal(reading_wait(&a.read), 0);
+    assert_true(a.read.r.hit);
+    assert_int_equal(loading_wait(&a.load), 0);
+    sem_wait(&a.fenced);
+    assert_false(a.within);
+    finish();
+    loop_stop(m.config.loop);
+}
+
 static void little_memory_is_refused_with_a_sentence(void **state)
 {
     struct cache *c;
@@ -429,6 +481,7 @@ int main(void)
         cmocka_unit_test(pages_go_with_the_last_reference),
         cmocka_unit_test(two_versions_do_not_share_pages),
         cmocka_unit_test(a_loop_that_is_given_is_used_and_goes_on),
+        cmocka_unit_test(nothing_ends_within_the_call_on_a_loop_that_is_given),
         cmocka_unit_test(little_memory_is_refused_with_a_sentence),
     };
 
