@@ -89,6 +89,5 @@ uint64_t stalls_waited_ns(const struct stalls *s, const struct stall_interval *i
 
 // --- stalls_json.c ---
 
-extern const char *const stall_cause_names[STALL_CAUSES];
 // under_way: READs and FETCHes not answered at the moment.
 void stalls_json(const struct stalls *s, unsigned under_way, uint64_t now_ns, struct buf *out);

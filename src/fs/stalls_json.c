@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-const char *const stall_cause_names[STALL_CAUSES] = {
+static const char *const cause_names[STALL_CAUSES] = {
     [STALL_LATENCY] = "store latency",          [STALL_THROUGHPUT] = "store throughput",
     [STALL_CONNECTIONS] = "connections in use", [STALL_POOL] = "pool full",
     [STALL_PLAN_SHORT] = "plan too short",      [STALL_NOT_PLANNED] = "not planned",
@@ -117,7 +117,7 @@ static void add_sums(struct buf *out, const char *name, const struct stall_sums 
     add_seconds(out, waited_ns);
     buf_add_str(out, ", \"summed\": ");
     add_seconds(out, stall_sum(s->cause_ns));
-    add_times(out, "causes", stall_cause_names, s->cause_ns, STALL_CAUSES);
+    add_times(out, "causes", cause_names, s->cause_ns, STALL_CAUSES);
     add_times(out, "waited_for", wait_names, s->ns, CACHE_WAITS);
     buf_add_str(out, "}");
 }
@@ -139,7 +139,7 @@ static void add_objects(struct buf *out, const struct stall_objects *o)
         buf_add_str(out, ", \"waited\": ");
         add_seconds(out, stall_sum(most->ns));
         buf_printf(out, ", \"waits\": %llu, \"cause\": \"%s\"}", (unsigned long long)most->waits,
-                   stall_cause_names[leading(most->ns)]);
+                   cause_names[leading(most->ns)]);
     }
     buf_add_str(out, "]");
 }
@@ -152,9 +152,9 @@ static void add_leading(struct buf *out, const struct stall_interval *i)
     for (int c = 0; c < STALL_CAUSES; c++)
         ns[c] = i->sums[STALL_READ].cause_ns[c] + i->sums[STALL_FETCH].cause_ns[c];
     lead = leading(ns);
-    add_times(out, "causes", stall_cause_names, ns, STALL_CAUSES);
+    add_times(out, "causes", cause_names, ns, STALL_CAUSES);
     if (ns[lead])
-        buf_printf(out, ", \"leading\": \"%s\", \"advice\": \"%s\"", stall_cause_names[lead],
+        buf_printf(out, ", \"leading\": \"%s\", \"advice\": \"%s\"", cause_names[lead],
                    advice[lead]);
     else
         buf_add_str(out, ", \"leading\": null, \"advice\": null");
@@ -196,7 +196,7 @@ void stalls_json(const struct stalls *s, unsigned under_way, uint64_t now_ns, st
     add_sums(out, "fetches", &s->totals[STALL_FETCH], stall_spans_sum(&s->spans[STALL_FETCH]));
     buf_add_str(out, "}, \"advice\": {");
     for (int c = 0; c < STALL_CAUSES; c++)
-        buf_printf(out, "%s\"%s\": \"%s\"", c ? ", " : "", stall_cause_names[c], advice[c]);
+        buf_printf(out, "%s\"%s\": \"%s\"", c ? ", " : "", cause_names[c], advice[c]);
     buf_add_str(out, "},\n \"epochs\": [");
     for (unsigned i = 0; i < s->n; i++) {
         buf_add_str(out, i ? ",\n " : "\n ");
