@@ -68,12 +68,13 @@ void source_ask(struct source *ret, const char *where, const char *const *export
 
 int source_read(struct source *ret, const char *bytes, size_t len)
 {
-    size_t url_len = strnlen(bytes, len);
+    size_t url_len;
 
     if (!len) {
         *ret = (struct source){0};
         return 0;
     }
+    url_len = strnlen(bytes, len);
     // two strings, each with its zero, and nothing else
     if (len > OS2G_SOURCE_MAX || url_len == len ||
         url_len + 1 + strnlen(bytes + url_len + 1, len - url_len - 1) + 1 != len ||
