@@ -129,6 +129,19 @@ def test_memory_is_used_again_but_never_while_somebody_looks(images):
         assert all(right(key, bytes(sample.numpy())) for key, sample in zip(keys, samples))
 
 
+@pytest.mark.parametrize("prefetch", [2, 300])
+def test_any_number_of_batches_may_be_kept_and_under_way(images, prefetch):
+    loader = ot.DeviceLoader(images, 1, shuffle=True, prefetch=prefetch)
+    kept = [batch for epoch in range(3) for batch in loader]
+    assert len(kept) == 225
+    for batch in kept:
+        assert right(batch.keys[0], bytes(batch[0].numpy()))
+    del kept, batch
+    gc.collect()
+    places = {batch.data.data_ptr() for batch in loader}
+    assert len(places) <= 34  # used again, now that nobody looks
+
+
 def test_pinned_memory_is_registered_once_and_given_back(images, monkeypatch):
     class Runtime:
         pinned, calls = {}, 0

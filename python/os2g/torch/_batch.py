@@ -158,8 +158,10 @@ class Landing:
                 break
             self._enlarge(larger)
             larger = self._collect()
-        return Batch(self._rooms, self._indices, self._region.tensor[: self._end], self._offsets,
-                     self._sizes, self._errors)
+        data = self._region.tensor[: self._end]
+        if self._regions.crowded:
+            data = data.clone()
+        return Batch(self._rooms, self._indices, data, self._offsets, self._sizes, self._errors)
 
     def _enlarge(self, larger: Dict[int, int]) -> None:
         """Asks again for these, into the end of a region that is large enough for them too."""

@@ -11,7 +11,7 @@ from . import _order
 from ._batch import Batch, Landing, Rooms
 from ._dataset import MapDataset
 from ._plan import Declared
-from ._region import Regions
+from ._region import UNDER_WAY_MAX, Regions
 from ._stalls import LoaderStalls, Meter
 
 _STATE = 1  # version of state_dict
@@ -34,8 +34,8 @@ class DeviceLoader:
     of them), which are this rank's. The rest of the epoch is declared to the daemon (plan=False:
     not; a number: bytes to fetch ahead).
 
-    prefetch: batches under way while one is worked on. The memory of a batch is used again when no
-    tensor over it is left.
+    prefetch: batches under way while one is worked on (at most 31). The memory of a batch is used
+    again when no tensor over it is left; where more than 16 batches are kept, the rest are copies.
 
     Samples. labels: one for each sample, or a function of its key. shape and dtype: of samples that
     all have the same, which batch.samples then is, (B, *shape) in place. decode: makes of each Batch
@@ -150,6 +150,11 @@ class DeviceLoader:
 
     # --- passes ---
 
+    @property
+    def _under_way(self) -> int:
+        """Batches, with the one that is asked for."""
+        return min(self.prefetch + 1, UNDER_WAY_MAX)
+
     def __iter__(self) -> "_Epoch":
         if self._current is not None:
             self._current.end_by("another pass of the loader has begun")
@@ -159,7 +164,7 @@ class DeviceLoader:
         self._resumed = False
         # memory is shared with a parent: a child takes its own
         if self._regions is None or self._regions.pid != os.getpid():
-            self._regions = Regions(self.dataset.client, self.device, self.prefetch + 2, self._pin)
+            self._regions = Regions(self.dataset.client, self.device, self._under_way + 1, self._pin)
         # before the plan is declared: what comes from now on is of this pass
         self._meter = Meter(self.dataset.client, self._epoch)
         self._current = _Epoch(self, list(self._batches()), self._meter)
@@ -253,9 +258,9 @@ class _Epoch:
         loader = self._loader
         if not loader._plan_window:
             return 0
-        largest = max(batches[: loader.prefetch + 2], key=len)
+        largest = max(batches[: loader._under_way + 1], key=len)
         room = sum(loader._rooms.sizes(largest))
-        return max(loader._plan_window, room * (loader.prefetch + 2))
+        return max(loader._plan_window, room * (loader._under_way + 1))
 
     def __iter__(self) -> "_Epoch":
         return self
@@ -281,7 +286,7 @@ class _Epoch:
         if not self._open:
             raise StopIteration
         try:
-            self._begin(loader.prefetch + 1)
+            self._begin(loader._under_way)
             if self._plan is not None:
                 self._plan.keep()
             batch = self._finish(self._under_way.popleft()) if self._under_way else None

@@ -5,13 +5,17 @@ import collections
 import contextlib
 import os
 import weakref
-from typing import Any, Callable, ContextManager, Deque, List
+from typing import Any, Callable, ContextManager, Deque, List, Set
 
 import torch
 
 import os2g
 
 _ROUND = 2 << 20  # what memory comes in
+
+# A daemon takes 128 pieces of memory of one client, which may have several loaders.
+UNDER_WAY_MAX = 32
+_KEPT_MAX = 16
 
 
 class _CudaBytes:
@@ -48,7 +52,13 @@ class Regions:
         self._free: List[os2g.Buffer] = []
         # filled by whichever thread drops the last tensor
         self._returned: Deque[os2g.Buffer] = collections.deque()
+        self._lent: Set[int] = set()
         self._closed = False
+
+    @property
+    def crowded(self) -> bool:
+        """So much is lent that what has landed is better kept elsewhere."""
+        return len(self._lent) > self._spare + _KEPT_MAX
 
     @property
     def _cuda(self) -> bool:
@@ -78,6 +88,7 @@ class Regions:
         return buffer
 
     def _end(self, buffer: os2g.Buffer) -> None:
+        self._lent.discard(id(buffer))
         if self._pin:
             torch.cuda.cudart().cudaHostUnregister(buffer.address)
         buffer.close()
@@ -92,12 +103,14 @@ class Regions:
         # the tensors' storage holds bytes_
         back = weakref.finalize(bytes_, self._back, buffer)
         back.atexit = False
+        self._lent.add(id(buffer))
         return Region(buffer, tensor, back, self._end)
 
     def _back(self, buffer: os2g.Buffer) -> None:
         if self._closed:
             self._end(buffer)
         else:
+            self._lent.discard(id(buffer))
             self._returned.append(buffer)
 
     def close(self) -> None:
