@@ -58,6 +58,8 @@ class Files(Dataset):
 
     def __init__(self, args):
         self.paths = sorted(str(p) for p in pathlib.Path(args.data).glob("*/*"))
+        if not self.paths:
+            raise SystemExit(f"{args.data}: no CLASS/PICTURE there")
         self.labels, self.classes = labels_of(self.paths)
         self.kind = args.kind
 

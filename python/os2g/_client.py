@@ -14,7 +14,7 @@ from typing import (Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedT
 
 from os2g import _core, _stalls
 from os2g._buffer import KINDS, Buffer, adopt, core_target, part_of, size_of
-from os2g._fetch import ALIGN, Fetched, Landed, fetches, in_a_row, reads, rooms, up
+from os2g._fetch import ALIGN, Fetched, Landed, fetches, in_a_row, reads, rooms, several, up
 from os2g._file import File
 from os2g._plan import Plan
 
@@ -256,7 +256,7 @@ class Client:
         align; without sizes, all are equal parts of into, or go up to the next offset. errors
         "raise": the first failure is raised, when nothing is under way any more; "return": they are
         in Fetched.errors."""
-        keys = list(keys)
+        keys = list(several(keys))
         if into is None:
             return self._fetch_many_anywhere(keys, sizes, align, depth or self._depth, errors)
         at, room = rooms(len(keys), size_of(into), offsets, sizes, align)
@@ -270,7 +270,7 @@ class Client:
                      depth: Optional[int] = None, errors: str = "raise") -> Iterator[Landed]:
         """As fetch_many, each object when it is there. into None: a new host Buffer with rooms of
         sizes bytes, which are needed then. An iterator that is closed cancels the rest."""
-        keys = list(keys)
+        keys = list(several(keys))
         if into is None:
             if sizes is None:
                 raise ValueError("objects of sizes that are not known, and no memory to land in")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import bisect
 import errno
-from typing import (Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union,
+from typing import (Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union,
                     overload)
 
 from os2g import _core
@@ -68,11 +68,20 @@ class Fetched(Sequence[Any]):
 # --- where they land ---
 
 
+def several(keys: Iterable[Key]) -> Iterable[Key]:
+    """keys, which are no single one: its letters would be keys, too."""
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"keys are several, not {keys!r}")
+    return keys
+
+
 def encode(keys: Sequence[Key]) -> List[bytes]:
     """Keys as they are at the store."""
     encoded = []
     for key in keys:
-        data = key.encode("utf-8", "surrogateescape") if isinstance(key, str) else bytes(key)
+        if not isinstance(key, (str, bytes)):
+            raise TypeError(f"a key is str or bytes, not {type(key)}")
+        data = key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
         if not 0 < len(data) <= KEY_MAX:
             raise OSError(errno.EINVAL, f"a key has 1 to {KEY_MAX} bytes", key)
         encoded.append(data)

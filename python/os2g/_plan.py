@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterable, List, NamedTuple, Union
 
 from os2g import _core
+from os2g._fetch import several
 
 if TYPE_CHECKING:
     from os2g._client import Client
@@ -27,7 +28,7 @@ class Plan:
     def __init__(self, client: Client, connection: _core.Connection,
                  keys: Iterable[Union[str, bytes]], window: int) -> None:
         self._client, self._connection, self._window = client, connection, window
-        self._parts: List[_core.Plan] = [_core.Plan(connection, keys, window)]
+        self._parts: List[_core.Plan] = [_core.Plan(connection, several(keys), window)]
         self._closed = False
 
     @property
@@ -38,7 +39,7 @@ class Plan:
         """Further entries, behind those that there are: with a window of their own, so that the
         next epoch's first objects are there when this one ends."""
         self._check()
-        self._parts.append(_core.Plan(self._connection, keys, self._window))
+        self._parts.append(_core.Plan(self._connection, several(keys), self._window))
 
     def status(self) -> PlanStatus:
         """How far it is. A plan that was lost with the daemon is set again by this."""

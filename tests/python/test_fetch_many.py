@@ -157,6 +157,14 @@ def test_a_plan_counts_what_is_missing_and_refuses_what_is_no_key(server, connec
             client.plan(keys)
 
 
+def test_a_single_key_or_what_is_none_is_not_taken_for_several(server, connect):
+    client = connect(server("--synthetic", "bench: a 10; b 10"))
+    for keys in ("ab", b"ab", [3], [None]):
+        for call in (client.fetch_many, client.plan, lambda keys: list(client.as_completed(keys))):
+            with pytest.raises(TypeError):
+                call(keys)
+
+
 def test_the_type_of_what_is_fetched_is_public():
     assert {"Client", "Buffer", "File", "Fetched", "Landed", "Plan"} <= set(os2g.__all__)
     assert all(hasattr(os2g, name) for name in os2g.__all__)
