@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import bisect
 import errno
-from typing import (Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union,
-                    overload)
+from typing import (Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple,
+                    Union, overload)
 
 from os2g import _core
 from os2g._buffer import core_target, part_of
