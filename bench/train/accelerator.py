@@ -68,17 +68,24 @@ class Measure:
                 **{k: record[k] / times for k in parts if record[k] is not None}}
 
     def shortest_step(self, rate):
-        """Bisection between a little less and well more than the loader's own pace."""
+        """A little more than the loader's own pace, or so much more that it keeps up; then bisection."""
         pace = self._setting.batch / rate
-        low, high = 0.8 * pace, 1.6 * pace
-        samples = self._setting.samples // (1 if self._fast else 2)
-        for _ in range(self._setting.probes):
+        low, high = 0.8 * pace, 1.3 * pace
+        while not self._keeps_up(high):
+            if high > 20 * pace:
+                raise RuntimeError(f"{self._up.contender.name} never keeps an accelerator {BUSY:.0%} busy")
+            low, high = high, 1.4 * high
+        for _ in range(self._setting.probes - 1):
             step = (low * high) ** 0.5
-            if self.epoch("min_step", samples, step)["utilisation"] >= BUSY:
+            if self._keeps_up(step):
                 high = step
             else:
                 low = step
         return high
+
+    def _keeps_up(self, step):
+        samples = self._setting.samples // (1 if self._fast else 2)
+        return self.epoch("min_step", samples, step)["utilisation"] >= BUSY
 
 
 def check_bytes(up, store, samples):
