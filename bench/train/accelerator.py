@@ -53,6 +53,8 @@ class Measure:
         while workers <= self._setting.most_workers:
             self._up.open(workers, 8)  # small, so that each worker has several
             rate = self.epoch("search", 256)["rate"]
+            if rate > FAST:  # that was too short to tell
+                rate = self.epoch("search", 1024)["rate"]
             if rate < 1.05 * best_rate:
                 break
             best, best_rate, workers = workers, rate, 2 * workers
