@@ -81,7 +81,7 @@ class Measure:
             if high > 20 * pace:
                 raise RuntimeError(f"{self._up.contender.name} never keeps an accelerator {BUSY:.0%} busy")
             low, high = high, 1.4 * high
-        for _ in range(self._setting.probes - 1):
+        for _ in range(self._setting.probes + (2 if self._fast else 0) - 1):
             step = (low * high) ** 0.5
             if self._keeps_up(step):
                 high = step

@@ -3,7 +3,7 @@
 
 import errno
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -40,9 +40,10 @@ class Rooms:
         known = [self.objects.listed[index].size for index in indices]
         return [max(guess if size is None else size, 1) for size in known]
 
-    def saw(self, size: int) -> None:
-        # a quarter more: sizes vary
-        self._largest = max(self._largest, size + size // 4)
+    def saw(self, sizes: Iterable[int]) -> None:
+        if self.shape is None:  # a quarter more: sizes vary
+            size = max(sizes, default=0)
+            self._largest = max(self._largest, size + size // 4)
 
 
 def _laid_out(sizes: Sequence[int], offset: int = 0) -> Tuple[List[int], int]:
@@ -137,10 +138,9 @@ class Landing:
                 i = self._numbers[number]
                 self._sizes[i] = max(result, 0)
                 self._errors[i] = None if result >= 0 else self._error(i, -result, size)
-                if result >= 0:
-                    self._rooms.saw(size)
-                elif -result == errno.EFBIG and size > self._room[i]:
+                if -result == errno.EFBIG and size > self._room[i]:
                     larger[i] = size
+        self._rooms.saw(self._sizes)
         self._asked.close()
         self._client._notice()
         return larger
@@ -171,7 +171,7 @@ class Landing:
         self._region.tensor[:used].copy_(old.tensor[:used])
         for (i, size), offset in zip(larger.items(), offsets):
             self._offsets[i], self._room[i] = offset, size
-            self._rooms.saw(size)
+        self._rooms.saw(larger.values())
         self._ask(list(larger))
 
     def cancel(self) -> None:

@@ -47,8 +47,9 @@ class Regions:
         self.pid = os.getpid()
         self._client = client
         self._device = device
+        self._cuda = device.type == "cuda"
         self._spare = spare  # free ones to keep
-        self._pin = pin_memory and device.type == "cpu"
+        self._pin = pin_memory and not self._cuda
         self._free: List[os2g.Buffer] = []
         # filled by whichever thread drops the last tensor
         self._returned: Deque[os2g.Buffer] = collections.deque()
@@ -59,10 +60,6 @@ class Regions:
     def crowded(self) -> bool:
         """So much is lent that what has landed is better kept elsewhere."""
         return len(self._lent) > self._spare + _KEPT_MAX
-
-    @property
-    def _cuda(self) -> bool:
-        return self._device.type == "cuda"
 
     def context(self) -> ContextManager[Any]:
         """In which memory of the device is made and landed in."""
