@@ -39,7 +39,7 @@ class Measure:
 
     def __init__(self, up, setting):
         self._up, self._setting = up, setting
-        self._fast = False
+        self.fast = False
 
     def epoch(self, what, samples, step=0.0):
         record = {"what": what, **self._up.epoch(samples, step)}
@@ -58,15 +58,15 @@ class Measure:
             if rate < 1.05 * best_rate:
                 break
             best, best_rate, workers = workers, rate, 2 * workers
-        self._fast = best_rate > FAST
+        self.fast = best_rate > FAST
         self._up.open(best, self._setting.batch)
 
     def rate(self):
         """At step time zero. CPU, requests and bytes are those of so many samples as an epoch has."""
         # what is read again was read two such epochs ago, and is in no cache any more
         most = len(self._setting.data.keys) // (3 * self._setting.samples)
-        times = min(LONGER, most) if self._fast else 1
-        if self._setting.warm and self._fast:
+        times = min(LONGER, most) if self.fast else 1
+        if self._setting.warm and self.fast:
             self.epoch("warm", times * self._setting.samples)
         record = self.epoch("rate", times * self._setting.samples)
         parts = ("host_cpu_s", "device_cpu_s", "total_cpu_s", "store_cpu_s", "requests", "bytes")
@@ -81,7 +81,7 @@ class Measure:
             if high > 20 * pace:
                 raise RuntimeError(f"{self._up.contender.name} never keeps an accelerator {BUSY:.0%} busy")
             low, high = high, 1.4 * high
-        for _ in range(self._setting.probes + (2 if self._fast else 0) - 1):
+        for _ in range(self._setting.probes + (2 if self.fast else 0) - 1):
             step = (low * high) ** 0.5
             if self._keeps_up(step):
                 high = step
@@ -90,7 +90,7 @@ class Measure:
         return high
 
     def _keeps_up(self, step):
-        samples = self._setting.samples // (1 if self._fast else 2)
+        samples = self._setting.samples // (1 if self.fast else 2)
         return self.epoch("min_step", samples, step)["utilisation"] >= BUSY
 
 

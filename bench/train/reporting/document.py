@@ -93,8 +93,9 @@ METHOD = f"""## How it was measured
   what the kernel counted for all processes of a side, and is told for 1,000 samples. *Busy cores* has the
   store's CPU in it, too: where it comes to what the machine has, the machine was the limit.
 - **Utilisation** is the part of the time in which the accelerator works, behind the batches that were fetched
-  before its first step. The **shortest step** is the shortest time of a step with a utilisation of 95 %, found
-  by bisection.
+  before its first step (in the curve: of the whole epoch). The **shortest step** is the shortest time of a
+  step with a utilisation of 95 %, found by bisection; it flatters slow clients with many workers by up to a
+  fifth, whose batches come in bursts.
 - **At 40 %**: a step's time is chosen so that the peer's accelerator is busy for 40 % of the time at the
   peer's own rate; all clients run with it.
 - Clients are measured one after the other, in the same run and against the same store; "×" is a ratio within a
