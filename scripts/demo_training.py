@@ -67,7 +67,7 @@ class Table:
         epoch = run(client, data, self._report)
         mounts, device = (mount.cpu(), 0) if on_host else (0, mount.cpu())
         self._first = self._first or epoch["digests"]
-        same = epoch["digests"] == self._first and len(self._first) == BATCHES
+        same = epoch["digests"] == self._first and len(self._first) == BATCHES * BATCH
         self.failures += not same
         losses = f"{epoch['losses'][0]:.2f} to {epoch['losses'][-1]:.2f}"
         print(f"{name:22}{epoch['rate']:10.1f}{epoch['waited_s']:10.2f}{epoch['cpu_s'] + mounts:12.2f}"
