@@ -13,7 +13,7 @@ import contextlib
 
 import stores
 import synthetic
-from measure import median, show
+from measure import show
 
 from . import contenders
 from .contenders import running

@@ -183,14 +183,13 @@ class ByDevice:
         os.environ["OS2G_SOCKET"], bucket = place.split(",")
         self.data = MapDataset.from_objects(f"s3://{bucket}/{key}" for key in keys)
         self.order = Order()
-        self.plan = client == "gdd_plan"
         self.loader = None
 
     def open(self, workers):
         from os2g.torch import DeviceLoader
 
         self.loader = DeviceLoader(self.data, batch_sampler=self.order, prefetch=workers,
-                                   plan=self.plan, shape=SHAPE)
+                                   plan=False, shape=SHAPE)
 
     def epoch(self, batches):
         self.order.batches = batches
