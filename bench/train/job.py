@@ -229,7 +229,7 @@ def main():
     torch.set_num_threads(1)
     with open(args.keys, encoding="utf-8") as file:
         keys = file.read().splitlines()
-    kind = {"gdd": ByDevice, "gdd_plan": ByDevice, "webdataset": ByShards}.get(args.client, ByWorkers)
+    kind = {"gdd": ByDevice, "webdataset": ByShards}.get(args.client, ByWorkers)
     loader = kind(args.client, args.place, keys)
     for line in sys.stdin:
         request = json.loads(line)
