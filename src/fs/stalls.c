@@ -47,15 +47,14 @@ static void shares(const struct cache_waited *w, struct cache_waited *ret)
     }
 }
 
-void stall_causes(const struct cache_waited *w, enum plan_lead lead, uint64_t ret[STALL_CAUSES])
+void stall_causes(const struct cache_waited *w, enum plan_lead lead,
+                  struct cache_waited *ret_shares, uint64_t ret[STALL_CAUSES])
 {
-    struct cache_waited s;
-
     memset(ret, 0, STALL_CAUSES * sizeof(ret[0]));
-    shares(w, &s);
+    shares(w, ret_shares);
     for (int i = 0; i < CACHE_WAITS; i++) {
-        ret[of_store[i]] += s.ns[i] - s.late_ns[i];
-        ret[late_cause(lead, (enum cache_wait_for)i)] += s.late_ns[i];
+        ret[of_store[i]] += ret_shares->ns[i] - ret_shares->late_ns[i];
+        ret[late_cause(lead, (enum cache_wait_for)i)] += ret_shares->late_ns[i];
     }
 }
 
@@ -219,8 +218,7 @@ void stalls_wait(struct stalls *s, enum stall_way way, enum plan_lead lead,
 
     if (!w->begun_ns)
         return;
-    shares(w, &shared);
-    stall_causes(w, lead, ns);
+    stall_causes(w, lead, &shared, ns);
     sum_up(&s->totals[way], &shared, ns);
     sum_up(&i->sums[way], &shared, ns);
     stall_spans_add(&s->spans[way], w->begun_ns, w->ended_ns);

@@ -70,8 +70,10 @@ struct stall_tally {
 void stalls_init(struct stalls *s, uint64_t now_ns, int64_t now_s);
 void stalls_fini(struct stalls *s);
 
-// Whose fault w is, of an object for which the plans had done that much.
-void stall_causes(const struct cache_waited *w, enum plan_lead lead, uint64_t ret[STALL_CAUSES]);
+// Whose fault w is, of an object for which the plans had done that much. ret_shares: w, of which
+// parts that waited at the same time have a share each.
+void stall_causes(const struct cache_waited *w, enum plan_lead lead,
+                  struct cache_waited *ret_shares, uint64_t ret[STALL_CAUSES]);
 // key: below the export. A w that never waited is nothing.
 void stalls_wait(struct stalls *s, enum stall_way way, enum plan_lead lead,
                  const struct cache_waited *w, const char *key, size_t len, struct stall_tally *t);

@@ -64,9 +64,10 @@ static const struct stall_interval *latest(void)
 
 static void assert_cause(struct cache_waited w, enum plan_lead lead, enum stall_cause cause)
 {
+    struct cache_waited shares;
     uint64_t ns[STALL_CAUSES];
 
-    stall_causes(&w, lead, ns);
+    stall_causes(&w, lead, &shares, ns);
     for (int i = 0; i < STALL_CAUSES; i++)
         assert_int_equal(ns[i], (int)cause == i ? w.ended_ns - w.begun_ns : 0);
 }
@@ -109,12 +110,12 @@ static void what_was_asked_for_as_soon_as_it_could_be_is_the_stores_fault(void *
 static void parts_that_wait_at_the_same_time_share_what_passed(void **state)
 {
     struct cache_asked a = {.sent_ns = 1, .first_byte_ns = 1100};
-    struct cache_waited w = {0}, same = in_time(1000, 1200);
+    struct cache_waited w = {0}, same = in_time(1000, 1200), shares;
     uint64_t ns[STALL_CAUSES];
 
     cache_waited_bytes(&w, &a, 1000, 1200); // half of it for the first byte
     cache_waited_merge(&w, &same);
-    stall_causes(&w, PLAN_UNPLANNED, ns);
+    stall_causes(&w, PLAN_UNPLANNED, &shares, ns);
     assert_int_equal(ns[STALL_LATENCY], 50);
     assert_int_equal(ns[STALL_THROUGHPUT], 150);
     assert_int_equal(stall_sum(ns), 200);
