@@ -113,7 +113,7 @@ class Running:
         self.workers, self.batch = workers, batch
         indices, directories = self._data.take(2 * workers)
         self._list(directories)
-        self._job.ask(open={"workers": workers, "warm": cut(indices, 2)})
+        self._job.ask(open={"workers": workers, "batch": batch, "warm": cut(indices, 2)})
 
     def epoch(self, samples, step=0.0, seed=0, digests=False):
         """One epoch of objects that have not been read, in directories that have been listed: what

@@ -4,7 +4,7 @@
 It runs by itself, under whatever Python the benchmark gives it, and does what a line of JSON on its
 input says, answering with a line:
 
-    {"open": {"workers": 4, "warm": [batches]}}                    makes a loader and warms it up
+    {"open": {"workers": 4, "batch": 32, "warm": [batches]}}       makes a loader and warms it up
     {"epoch": [batches], "step": seconds, "digests": false}        one pass; a batch: [indices]
 
 A step takes its time and no CPU, as if an accelerator did it. CLIENT is files, plan, s3connector,
@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 SHAPE = (3, 224, 224)
 SAMPLE = SHAPE[0] * SHAPE[1] * SHAPE[2]
+PREFETCH = 2  # batches that a worker may be ahead
 
 
 class Order:
@@ -41,11 +42,26 @@ class Order:
         return len(self.batches)
 
 
-def room(samples):
-    """For a batch, in memory that the trainer shares; as a tensor and as bytes."""
-    memory = torch.UntypedStorage._new_shared(SAMPLE * samples)
-    batch = torch.empty(0, dtype=torch.uint8).set_(memory).view(samples, *SHAPE)
-    return batch, memoryview(batch.numpy()).cast("B")
+class Rooms:
+    """A worker's memory for batches, which the trainer shares. It is used again: when a worker is asked
+    for a batch, the trainer has at most the second last one of its own, and what lies between is
+    under way."""
+
+    def __init__(self):
+        self.samples = 0  # of the largest batch; told before there are workers
+        self._turns = None
+
+    def take(self, samples):
+        """As a tensor and as bytes."""
+        if self._turns is None:
+            self._turns = itertools.cycle([self._new() for _ in range(PREFETCH + 1)])
+        batch = next(self._turns)[:samples]
+        return batch, memoryview(batch.numpy()).cast("B")
+
+    def _new(self):
+        memory = torch.UntypedStorage._new_shared(SAMPLE * self.samples)
+        room = torch.empty(0, dtype=torch.uint8).set_(memory).view(self.samples, *SHAPE)
+        return room.zero_()  # touched, once
 
 
 class InPlace(Dataset):
@@ -54,12 +70,13 @@ class InPlace(Dataset):
 
     def __init__(self, keys):
         self.keys = keys
+        self.rooms = Rooms()
 
     def __len__(self):
         return len(self.keys)
 
     def __getitems__(self, indices):
-        batch, bytes_ = room(len(indices))
+        batch, bytes_ = self.rooms.take(len(indices))
         for place, index in enumerate(indices):
             got = self.read(index, bytes_[place * SAMPLE:(place + 1) * SAMPLE])
             if got != SAMPLE:
@@ -112,9 +129,11 @@ class ByWorkers:
 
             self.sampler = PlanSampler(self.order, self.data.keys)
 
-    def open(self, workers):
+    def open(self, workers, batch):
+        self.data.rooms.samples = batch
         self.loader = DataLoader(self.data, batch_sampler=self.sampler, collate_fn=whole,
-                                 num_workers=workers, persistent_workers=True)
+                                 num_workers=workers, persistent_workers=True,
+                                 prefetch_factor=PREFETCH)
 
     def epoch(self, batches):
         self.order.batches = batches
@@ -133,6 +152,7 @@ class Shards(IterableDataset):
 
         self.place, self.library = place, webdataset
         self.told = torch.zeros(2 + self.MOST, dtype=torch.int64).share_memory_()
+        self.rooms = Rooms()
 
     def tell(self, batch, shards):
         self.told[:2 + len(shards)] = torch.tensor([batch, len(shards), *shards])
@@ -145,9 +165,8 @@ class Shards(IterableDataset):
         return iter(data.shuffle(self.SAMPLES).to_tuple("__key__", "bin")
                     .batched(batch, collation_fn=self.gather))
 
-    @staticmethod
-    def gather(samples):
-        batch, bytes_ = room(len(samples))
+    def gather(self, samples):
+        batch, bytes_ = self.rooms.take(len(samples))
         for place, (_, data) in enumerate(samples):
             bytes_[place * SAMPLE:(place + 1) * SAMPLE] = data
         return [f"{key}.bin" for key, _ in samples], batch
@@ -159,9 +178,10 @@ class ByShards:
     def __init__(self, client, place, keys):
         self.data, self.keys, self.loader = Shards(place), [], None
 
-    def open(self, workers):
+    def open(self, workers, batch):
+        self.data.rooms.samples = batch
         self.loader = DataLoader(self.data, batch_size=None, collate_fn=whole, num_workers=workers,
-                                 persistent_workers=True)
+                                 persistent_workers=True, prefetch_factor=PREFETCH)
 
     def epoch(self, batches):
         shards = (index // Shards.SAMPLES for index in itertools.chain.from_iterable(batches))
@@ -185,7 +205,7 @@ class ByDevice:
         self.order = Order()
         self.loader = None
 
-    def open(self, workers):
+    def open(self, workers, batch):
         from os2g.torch import DeviceLoader
 
         self.loader = DeviceLoader(self.data, batch_sampler=self.order, prefetch=workers,
@@ -234,7 +254,7 @@ def main():
     for line in sys.stdin:
         request = json.loads(line)
         if "open" in request:
-            loader.open(request["open"]["workers"])
+            loader.open(request["open"]["workers"], request["open"]["batch"])
             answer = epoch(loader, request["open"]["warm"], 0, False)
         else:
             answer = epoch(loader, request["epoch"], request["step"], request["digests"])
