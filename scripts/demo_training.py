@@ -13,9 +13,6 @@ import subprocess
 import sys
 import tempfile
 
-import boto3
-import botocore.config
-
 from clients import Os2g, S3fs
 from measure import ROOT, build
 
@@ -29,9 +26,7 @@ def fill(store, directory):
     """Makes the pictures and their bucket; the store with that bucket."""
     subprocess.run([sys.executable, EXAMPLES / "make_images.py", directory, "--images", str(IMAGES),
                     "--classes", str(CLASSES)], check=True)
-    client = boto3.client("s3", endpoint_url=store.endpoint, aws_access_key_id=store.access_key,
-                          aws_secret_access_key=store.secret_key, region_name=store.region,
-                          config=botocore.config.Config(s3={"addressing_style": "path"}))
+    client = store.s3_client()
     client.create_bucket(Bucket=BUCKET)
     for file in sorted(directory.glob("*/*")):
         client.put_object(Bucket=BUCKET, Key=str(file.relative_to(directory)),

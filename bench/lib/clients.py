@@ -43,6 +43,16 @@ class Store:
         return dict(env, AWS_ACCESS_KEY_ID=self.access_key, AWS_SECRET_ACCESS_KEY=self.secret_key,
                     AWS_DEFAULT_REGION=self.region, AWS_EC2_METADATA_DISABLED="true")
 
+    def s3_client(self):
+        """A boto3 client of it."""
+        import boto3
+        import botocore.config
+        return boto3.client(
+            "s3", endpoint_url=self.endpoint, region_name=self.region,
+            aws_access_key_id=self.access_key, aws_secret_access_key=self.secret_key,
+            verify=str(self.ca) if self.ca else None,
+            config=botocore.config.Config(s3={"addressing_style": "path"}, proxies={}))
+
     def os2g_options(self):
         return ["--endpoint-url", self.endpoint, *(["--ca-file", str(self.ca)] if self.ca else [])]
 

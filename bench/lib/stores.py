@@ -9,9 +9,6 @@ import subprocess
 import tempfile
 import time
 
-import boto3
-import botocore.config
-
 import clients
 import s3d
 from measure import ROOT
@@ -97,12 +94,10 @@ def ceph(objects, bucket="bench", distinct=False):
         subprocess.run([script, "start", top, str(port)], check=True, env=env)
         try:
             url = f"http://127.0.0.1:{port}"
-            client = boto3.client("s3", endpoint_url=url, aws_access_key_id=ACCESS,
-                                  aws_secret_access_key=SECRET, region_name="us-east-1",
-                                  config=botocore.config.Config(s3={"addressing_style": "path"}))
+            store = Ceph(url, bucket, top)
+            client = store.s3_client()
             client.create_bucket(Bucket=bucket, ACL="public-read")
             block = os.urandom(BLOCK)
-            store = Ceph(url, bucket, top)
             for i, (key, size) in enumerate(objects.items()):
                 if distinct:
                     block = i.to_bytes(8, "little") + block[8:]

@@ -9,9 +9,6 @@ import subprocess
 import tarfile
 import tempfile
 
-import boto3
-import botocore.config
-
 import synthetic
 
 from .dataset import BUCKET, SAMPLE, Dataset
@@ -60,10 +57,7 @@ class Shards(Copy):
 
     def __enter__(self):
         s = self._store
-        self._client = boto3.client(
-            "s3", endpoint_url=s.endpoint, region_name=s.region, aws_access_key_id=s.access_key,
-            aws_secret_access_key=s.secret_key, verify=str(s.ca) if s.ca else None,
-            config=botocore.config.Config(s3={"addressing_style": "path"}, proxies={}))
+        self._client = s.s3_client()
         contents = self.data.contents()
         self._keys = [f"shards/{i:06d}.tar" for i in range(len(self.data.keys) // SHARD)]
         for key in self._keys:

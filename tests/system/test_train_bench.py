@@ -12,8 +12,6 @@ import s3d
 sys.path.insert(0, str(s3d.ROOT / "bench" / "lib"))
 sys.path.append(str(s3d.ROOT / "bench"))
 
-pytest.importorskip("boto3")
-
 from train import cpu_mode  # noqa: E402
 from train.copies import SHARD, Part, shard  # noqa: E402
 
