@@ -18,7 +18,7 @@
     "raise the hard limit (ulimit -Hn, LimitNOFILE= of a systemd unit, nofile in "                 \
     "/etc/security/limits.conf)"
 
-void limits_raise(void)
+void open_files_raise(void)
 {
     struct rlimit files;
 
@@ -42,7 +42,7 @@ static unsigned files_open(void)
     return n - 1; // without dir's own
 }
 
-int limits_check(unsigned data_loops, unsigned connections, char **ret_error)
+int open_files_check(unsigned data_loops, unsigned connections, char **ret_error)
 {
     unsigned worker = OF_WORKER + OF_DATA_LOOP * data_loops, here = files_open() + OF_EXPORT;
     struct rlimit files;

@@ -571,7 +571,7 @@ static void prepare(struct supervised *s)
 {
     const struct export_options *o = s->options;
     char *error = NULL;
-    int rc = limits_check(o->threads, o->s3.max_connections, &error);
+    int rc = open_files_check(o->threads, o->s3.max_connections, &error);
 
     if (rc == 0)
         rc = supervised_vhost_free_place(o, &error);

@@ -63,7 +63,7 @@ int supervisor_new(struct supervisor **ret, const struct supervisor_config *c)
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    limits_raise(); // hosts' descriptors are held here, and those of many
+    open_files_raise(); // hosts' descriptors are held here, and those of many
     s->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (s->signal_fd < 0) {
         rc = -errno;

@@ -272,7 +272,7 @@ static void set_up_process(char **argv)
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    limits_raise();
+    open_files_raise();
     if (!strcmp(argv[2], "file"))
         log_use_fd(STDERR_FILENO);
     else if (!strcmp(argv[2], "syslog"))

@@ -33,7 +33,7 @@ static void the_limit_is_raised_to_what_is_allowed(void **state)
     struct rlimit r;
 
     set_soft(50);
-    limits_raise();
+    open_files_raise();
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &r), 0);
     assert_int_equal(r.rlim_cur, before.rlim_max);
     assert_int_equal(r.rlim_max, before.rlim_max);
@@ -44,14 +44,14 @@ static void a_limit_that_is_too_low_for_a_worker_is_named(void **state)
     char *error = NULL;
 
     set_soft(50);
-    assert_int_equal(limits_check(2, 0, &error), -EMFILE);
+    assert_int_equal(open_files_check(2, 0, &error), -EMFILE);
     assert_non_null(strstr(error, "only 50 files"));
     assert_non_null(strstr(error, "ulimit"));
     free(error);
     error = NULL;
     set_soft(64);
-    assert_int_equal(limits_check(2, 8, &error), 0);
-    assert_int_equal(limits_check(20, 8, &error), -EMFILE);
+    assert_int_equal(open_files_check(2, 8, &error), 0);
+    assert_int_equal(open_files_check(20, 8, &error), -EMFILE);
     free(error);
 }
 
@@ -63,11 +63,11 @@ static void what_is_open_already_is_counted(void **state)
     set_soft(64);
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    assert_int_equal(limits_check(1, 8, &error), -EMFILE);
+    assert_int_equal(open_files_check(1, 8, &error), -EMFILE);
     free(error);
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         close(fds[i]);
-    assert_int_equal(limits_check(1, 8, &error), 0);
+    assert_int_equal(open_files_check(1, 8, &error), 0);
 }
 
 static void even_without_room_for_a_look_it_is_said(void **state)
@@ -78,7 +78,7 @@ static void even_without_room_for_a_look_it_is_said(void **state)
     set_soft(32);
     while (n < (int)ARRAY_LEN(fds) && (fds[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
         n++;
-    assert_int_equal(limits_check(1, 0, &error), -EMFILE);
+    assert_int_equal(open_files_check(1, 0, &error), -EMFILE);
     free(error);
     while (n > 0)
         close(fds[--n]);
