@@ -37,7 +37,8 @@ static void read_fails(const char *spec)
     memset(fails, 0, sizeof(fails));
     for (char *w = strtok_r(copy, ",", &save); w && n < FAILS_MAX; w = strtok_r(NULL, ",", &save)) {
         fails[n].code = CUDA_ERROR_ILLEGAL_ADDRESS;
-        if (sscanf(w, "%47[^:]:%u:%d", fails[n].name, &fails[n].left, &fails[n].code) < 2)
+        if (sscanf(w, "%47[^:]:%u:%d", fails[n].name, &fails[n].left, &fails[n].code) < 2 ||
+            fails[n].code == CUDA_SUCCESS)
             double_undefined("OS2G_CUDA_DOUBLE_FAIL is NAME:N[:CODE]");
         n++;
     }
@@ -120,6 +121,7 @@ bool double_without(const char *what)
 
 CUresult double_enter(const char *name, struct CUctx_st **ret_context)
 {
+    struct CUctx_st *current = depth ? stack[depth - 1] : NULL;
     CUresult r = CUDA_SUCCESS;
 
     if (in_host_function)
@@ -129,13 +131,12 @@ CUresult double_enter(const char *name, struct CUctx_st **ret_context)
         r = CUDA_ERROR_NOT_INITIALIZED;
     else if (sticky)
         r = sticky;
-    else if (!double_must_fail(name, &r) && ret_context) {
-        *ret_context = depth ? stack[depth - 1] : NULL;
-        if (!*ret_context || !(*ret_context)->refs)
-            r = CUDA_ERROR_INVALID_CONTEXT;
-    }
+    else if (!double_must_fail(name, &r) && ret_context && (!current || !current->refs))
+        r = CUDA_ERROR_INVALID_CONTEXT;
     if (r != CUDA_SUCCESS)
         pthread_mutex_unlock(&double_mutex);
+    else if (ret_context)
+        *ret_context = current;
     return r;
 }
 

@@ -181,6 +181,7 @@ static void load_check(struct load *l, unsigned i, const struct os2g_gdd_complet
 {
     const struct slot *s = &l->slots[i];
     void *base;
+    uint64_t size;
     int64_t wrong = 0;
 
     if (done->result == -ECANCELED || done->result == -ENXIO) {
@@ -196,7 +197,7 @@ static void load_check(struct load *l, unsigned i, const struct os2g_gdd_complet
     l->bytes += (uint64_t)done->result;
     if (!l->check)
         return;
-    if (bar_map(0, &base) > 0)
+    if (bar_map(0, &base, &size) == 0)
         wrong = synthetic_check(word_number(l->c, 7 + 2 * s->object), 0,
                                 (char *)base + l->place + i * l->room, (size_t)done->result);
     if (wrong >= 0)

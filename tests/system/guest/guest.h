@@ -69,5 +69,5 @@ int64_t synthetic_check(uint64_t start, uint64_t offset, const void *data, size_
 
 // --- pci.c ---
 
-// The BAR of the index-th ivshmem device, mapped (once): its size, or -errno.
-int64_t bar_map(unsigned index, void **ret);
+// The BAR of the index-th ivshmem device, mapped (once). 0 or -errno.
+int bar_map(unsigned index, void **ret, uint64_t *ret_size);

@@ -53,44 +53,52 @@ static int open_file(unsigned index, const char *file, int flags)
     return fd;
 }
 
-int64_t bar_map(unsigned index, void **ret)
+// Of a call that has failed; a compiler that looks ahead takes an errno of 0 for possible.
+static int failure(void)
+{
+    return errno > 0 ? -errno : -EIO;
+}
+
+int bar_map(unsigned index, void **ret, uint64_t *ret_size)
 {
     static struct {
         void *base;
         size_t size;
     } maps[4];
-    int fd;
-    struct stat st;
 
     if (index >= 4)
         return -EINVAL;
     if (!maps[index].base) {
-        fd = open_file(index, "resource2", O_RDWR);
-        if (fd < 0)
-            return fd;
-        if (fstat(fd, &st) < 0)
-            return -errno;
-        *ret = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        close(fd);
-        if (*ret == MAP_FAILED)
-            return -errno;
-        maps[index].base = *ret;
+        int fd = open_file(index, "resource2", O_RDWR), rc = fd < 0 ? fd : 0;
+        void *base = MAP_FAILED;
+        struct stat st;
+
+        if (rc == 0 && fstat(fd, &st) == 0)
+            base = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (rc == 0 && base == MAP_FAILED)
+            rc = failure();
+        if (fd >= 0)
+            close(fd);
+        if (rc < 0)
+            return rc;
+        maps[index].base = base;
         maps[index].size = (size_t)st.st_size;
     }
     *ret = maps[index].base;
-    return (int64_t)maps[index].size;
+    *ret_size = maps[index].size;
+    return 0;
 }
 
 // Copies a piece of the BAR out, word by word as a device's memory is read.
 static int copy_out(const struct command *c, int first, void **ret, size_t *ret_len)
 {
-    uint64_t offset = word_number(c, first), len = word_number(c, first + 1);
+    uint64_t offset = word_number(c, first), len = word_number(c, first + 1), size;
     void *base;
-    int64_t size = bar_map(0, &base);
+    int rc = bar_map(0, &base, &size);
 
-    if (size < 0)
-        return (int)size;
-    if (offset > (uint64_t)size || len > (uint64_t)size - offset)
+    if (rc < 0)
+        return rc;
+    if (offset > size || len > size - offset)
         return -EINVAL;
     *ret = malloc(len + 1);
     if (!*ret)
@@ -131,13 +139,13 @@ static int run_check(const struct command *c)
 // bar-fill OFFSET LENGTH BYTE
 static int run_fill(const struct command *c)
 {
-    uint64_t offset = word_number(c, 1), len = word_number(c, 2);
+    uint64_t offset = word_number(c, 1), len = word_number(c, 2), size;
     void *base;
-    int64_t size = bar_map(0, &base);
+    int rc = bar_map(0, &base, &size);
 
-    if (size < 0)
-        return (int)size;
-    if (offset > (uint64_t)size || len > (uint64_t)size - offset)
+    if (rc < 0)
+        return rc;
+    if (offset > size || len > size - offset)
         return -EINVAL;
     memset((char *)base + offset, (int)word_number(c, 3), len);
     return 0;

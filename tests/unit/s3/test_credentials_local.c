@@ -500,7 +500,7 @@ static void credential_process_that_gives_nonsense_is_an_error(void **state)
 
 static void write_sso_token(const char *hash, const char *expires)
 {
-    char path[120], text[200];
+    char path[96], text[200];
 
     snprintf(path, sizeof(path), "%s/.aws/sso", home);
     mkdir(path, 0700);
