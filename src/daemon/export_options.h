@@ -26,7 +26,7 @@ struct export_options {
     uint64_t metadata_ttl_ns; // UINT64_MAX: for ever
     uint64_t negative_ttl_ns; // UINT64_MAX: for ever
     bool direct_io;
-    uint64_t read_ahead;      // largest stream window; 0: the default
+    uint64_t read_ahead; // largest stream window; 0: the default
     bool no_read_ahead;
     uint64_t metadata_memory; // 0: the default
     bool allow_other, allow_root;

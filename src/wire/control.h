@@ -12,7 +12,7 @@
 
 #define OS2G_CONTROL_DIR   ".os2g"
 #define OS2G_CONTROL_FILE  "control"
-#define OS2G_STALLS_FILE   "stalls" // the stall report as JSON, made when it is read
+#define OS2G_STALLS_FILE   "stalls"  // the stall report as JSON, made when it is read
 #define OS2G_STALLS_BYTES  (2 << 20) // its size, as shown; the text is shorter
 #define OS2G_CONTROL_BYTES 16368
 
