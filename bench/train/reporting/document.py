@@ -4,11 +4,12 @@
 import json
 import textwrap
 
+from dataset import PER_CLASS, SAMPLE
+
 from . import tables, verdicts
 from .markdown import NONE, change, listed, number, table, times
 from .results import CLIENTS
 
-SAMPLE = 3 * 224 * 224  # bytes
 STORES = {"os2g-s3d": "os2g-s3d", "ceph": "Ceph's gateway"}
 
 
@@ -84,7 +85,7 @@ def machine(results):
 
 METHOD = f"""## How it was measured
 
-- **Samples** in the accelerator mode are ready tensors of {SAMPLE:,} bytes, in directories of 256. Each epoch
+- **Samples** in the accelerator mode are ready tensors of {SAMPLE:,} bytes, in directories of {PER_CLASS}. Each epoch
   takes the next directories of a set that is larger than any cache, shuffled, with the kernel's caches dropped,
   so that every client fetches every sample. In a separate pass every byte that a client delivers is compared.
 - **Workers**: each client gets as many as serve it best; they are doubled until that brings less than 5 %. GDD
