@@ -84,10 +84,11 @@ struct os2g_options {
 // part of the bucket that it lies in, and from the endpoint that the options or the environment
 // name, if they do: else -EINVAL; otherwise a private one, of this user and these options, which is
 // started when it is not there and ends with the last process that uses it); the path of an
-// export's socket; or a directory in a mount of os2g's (its socket; in a guest its .os2g/gdd).
-// options may be NULL. The prefix is left out of every path and key below. -ENOENT, -ECONNREFUSED,
-// -EACCES (the socket), -EPROTO (versions), -EINVAL, -ETIMEDOUT, -EIO (a private daemon cannot
-// serve: wrong bucket, keys or options; the sentence says what).
+// export's socket; or a directory in a mount of os2g's (its socket; in a guest its .os2g/gdd),
+// with all of the mount's keys also where it lies below the top. options may be NULL. The prefix is
+// left out of every path and key below. -ENOENT, -ECONNREFUSED, -EACCES (the socket), -EPROTO
+// (versions), -EINVAL, -ETIMEDOUT, -EIO (a private daemon cannot serve: wrong bucket, keys or
+// options; the sentence says what).
 OS2G_API int os2g_connect(struct os2g **ret, const char *where, const struct os2g_options *options);
 // Buffers, files, batches and plans made from c must have been freed. Waits until no byte can land
 // any more. NULL is allowed.
