@@ -80,7 +80,9 @@ static int find_mount(const char *dir, char **ret_top, char **ret_below, char **
             free(control);
             if (rc < 0) {
                 *ret_error = rc == -ENOENT || rc == -ENOTDIR
-                                 ? xasprintf("%s is not in a mount of os2g", dir)
+                                 ? xasprintf("%s is not in a mount of os2g: os2g status shows "
+                                             "those that there are",
+                                             dir)
                                  : xasprintf("%s: %s", dir, strerror(-rc));
                 free(top);
             } else {

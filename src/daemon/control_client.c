@@ -48,7 +48,8 @@ int control_find(const char *path, char **ret_socket, char **ret_error)
     if (found) {
         *ret_socket = found;
     } else {
-        *ret_error = xasprintf("%s is not in a mount of os2g", path);
+        *ret_error =
+            xasprintf("%s is not in a mount of os2g: os2g status shows those that there are", path);
         rc = -ENOENT;
     }
     mount_table_free(&t);

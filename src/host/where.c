@@ -59,7 +59,9 @@ static int find_mount(const char *path, struct where *ret)
     return ret->path
                ? 0
                : client_fail(-ENOENT,
-                             "%s is neither the socket of an export nor in a mount of os2g", path);
+                             "%s is neither the socket of an export nor in a mount of os2g: mount "
+                             "the bucket (os2g mount s3://BUCKET DIR), or name s3://BUCKET/PREFIX",
+                             path);
 }
 
 int where_find(const char *where, struct where *ret)

@@ -347,8 +347,24 @@ def test_paths_in_a_mount_are_those_objects(mount, monkeypatch):
     data = ot.MapDataset.from_objects(["n0/000"], transform=load)
     assert list(data.keys) == ["img/n0/000"] and right(*data[0])
     monkeypatch.chdir("/")
-    with pytest.raises(ValueError, match="several mounts"):
+    with pytest.raises(ValueError, match="not in one mount of os2g: /etc, "):
         ot.MapDataset.from_objects([f"{top}/img/n0/000", "/etc/passwd"])
+
+
+def test_paths_in_no_mount_are_named_with_what_to_do(tmp_path, monkeypatch):
+    outside = tmp_path / "outside"
+    (tmp_path / "elsewhere").mkdir()
+    outside.symlink_to(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    told = f"{outside} is neither the socket .* mount the bucket"
+    for uri in (f"{outside}/", outside, "outside/"):
+        with pytest.raises(FileNotFoundError, match=told):
+            len(ot.MapDataset.from_prefix(uri))
+    with pytest.raises(FileNotFoundError, match=told):
+        ot.MapDataset.from_objects([outside / "a", outside / "b"], transform=load)[0]
+    paths = [f"{outside}/{name}" for name in "abc"]
+    with pytest.warns(RuntimeWarning, match=told):
+        assert list(ot.PlanSampler(SequentialSampler(paths), paths)) == [0, 1, 2]
 
 
 def test_a_data_set_asks_whom_the_environment_names_when_it_begins(store, monkeypatch):

@@ -609,7 +609,7 @@ def test_a_plan_ends_with_the_command(bench, mount):
 
 def test_prefetch_says_why_it_cannot(bench, mount, tmp_path):
     m = mount("bench", server=bench)
-    assert "is not in a mount of os2g" in says("prefetch", tmp_path)
+    assert f"{tmp_path} is not in a mount of os2g: os2g status shows" in says("prefetch", tmp_path)
     assert "No such file" in says("prefetch", tmp_path / "none")
     assert "No such file" in says("prefetch", m.path / "none")
     assert "no-order" in says("prefetch", "--order", tmp_path / "no-order", m.path)

@@ -26,6 +26,8 @@ def _base_of(path: str) -> Tuple[str, str, str]:
     named = os.path.dirname(os.path.abspath(path))
     real = os.path.realpath(named)
     top = mount_of(real)
+    if top is None:
+        return named, os.path.join(named, ""), ""
     while real != top and os.path.realpath(os.path.dirname(named)) == os.path.dirname(real):
         named, real = os.path.dirname(named), os.path.dirname(real)
     return top, os.path.join(named, ""), in_mount(real)[1]

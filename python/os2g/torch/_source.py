@@ -62,18 +62,22 @@ def split_uri(uri: str) -> Tuple[str, str]:
     return "", uri
 
 
-def mount_of(directory: str) -> str:
-    """The directory at which the file system of directory, which is a real path, is mounted."""
+def mount_of(directory: str) -> Optional[str]:
+    """The directory at which the file system of directory, which is a real path, is mounted; None: it
+    is none of os2g's."""
     while not os.path.ismount(directory):
         directory = os.path.dirname(directory)
-    return directory
+    return directory if os.path.lexists(os.path.join(directory, ".os2g")) else None
 
 
 def in_mount(directory: str) -> Tuple[str, str]:
     """(the mount that directory is in, what keys there begin with): a mount's client has the keys of
-    all of it, whichever directory of it was named."""
+    all of it, whichever directory of it was named. What is in none stays as it was named: libos2g will
+    say so of it."""
     real = os.path.realpath(directory)
     top = mount_of(real)
+    if top is None:
+        return os.path.abspath(directory), ""
     return top, "" if real == top else os.path.relpath(real, top) + "/"
 
 
@@ -130,7 +134,7 @@ def _of_paths(paths: List[str]) -> Tuple[Place, List[Listed]]:
     known = {directory: in_mount(directory) for directory in {head + cut for head, cut, _ in split}}
     tops = {top for top, _ in known.values()}
     if len(tops) > 1:
-        raise ValueError(f"objects of several mounts: {', '.join(sorted(tops))}")
+        raise ValueError(f"objects that are not in one mount of os2g: {', '.join(sorted(tops))}")
     return Place(tops.pop(), "", ""), [Listed(known[head + cut][1] + name, None)
                                        for head, cut, name in split]
 
