@@ -127,6 +127,67 @@ static int share(struct vhost *v, struct transport_memory *m, unsigned generatio
     return rc;
 }
 
+// How many regions of the session's the device has of memories, or of those that are a GPU's.
+static unsigned count(const struct vhost *v, bool cuda)
+{
+    unsigned n = 0;
+
+    list_for_each (it, &v->control.memories) {
+        const struct transport_memory *m = list_entry(it, struct transport_memory, link);
+
+        n += cuda ? m->cuda : m->fd >= 0;
+    }
+    return n;
+}
+
+static int too_many(unsigned there_are, const char *memory)
+{
+    return client_fail(
+        -ENOSPC,
+        "the daemon takes no more pieces of %s of one connection than the %u that it "
+        "has: free buffers (a loader's are its batches), make fewer and larger ones, "
+        "or open another connection",
+        memory, there_are);
+}
+
+// Why the daemon has refused memory.
+static int explain_refusal(struct vhost *v)
+{
+    unsigned there_are;
+    uint64_t most = 0;
+    int rc = 0;
+    bool up;
+
+    pthread_mutex_lock(&v->control.lock.mutex);
+    there_are = 1 + count(v, false); // with that of the rings
+    present_session(v, &up);
+    if (up)
+        rc = session_regions_max(v->locked.session, &most, deadline_of(v));
+    if (rc < 0)
+        lost(v);
+    pthread_mutex_unlock(&v->control.lock.mutex);
+    if (!up || rc < 0)
+        return client_fail_errno(-ENOTCONN, "sharing memory with the daemon");
+    if (there_are >= most)
+        return too_many(there_are, "memory");
+    return client_fail(-EINVAL, "the daemon does not take this memory: it is to be a memfd, or in "
+                                "tmpfs or hugetlbfs");
+}
+
+static int explain_refusal_cuda(struct vhost *v, int error)
+{
+    unsigned there_are;
+
+    if (error == -EREMOTEIO)
+        return client_fail(-EOPNOTSUPP, "the daemon cannot open this GPU memory");
+    if (error != -ENOSPC)
+        return client_fail_errno(error, "sharing GPU memory with the daemon");
+    pthread_mutex_lock(&v->control.lock.mutex);
+    there_are = count(v, true);
+    pthread_mutex_unlock(&v->control.lock.mutex);
+    return too_many(there_are, "GPU memory");
+}
+
 int vhost_memory_add(struct transport *t, struct transport_memory **ret, void *base, uint64_t size,
                      int fd, uint64_t fd_offset)
 {
@@ -139,8 +200,7 @@ int vhost_memory_add(struct transport *t, struct transport_memory **ret, void *b
     rc = m->fd < 0 ? -errno : share(v, m, 0);
     if (rc < 0) {
         free_memory(m);
-        return rc == -EREMOTEIO ? client_fail(-ENOSPC, "the daemon does not take this memory: too "
-                                                       "many pieces, or not what it seems")
+        return rc == -EREMOTEIO ? explain_refusal(v)
                                 : client_fail_errno(rc, "sharing memory with the daemon");
     }
     *ret = m;
@@ -198,8 +258,7 @@ int vhost_memory_add_cuda(struct transport *t, struct transport_memory **ret, in
     }
     if (rc < 0) {
         free_memory(m);
-        return rc == -EREMOTEIO ? client_fail(-EOPNOTSUPP, "the daemon cannot open this GPU memory")
-                                : client_fail_errno(rc, "sharing GPU memory with the daemon");
+        return explain_refusal_cuda(v, rc);
     }
     *ret = m;
     return 0;

@@ -91,6 +91,11 @@ int session_region_remove(struct vhost_session *s, uint64_t address, uint64_t si
     return region_message(s, VHOST_USER_REM_MEM_REG, address, size, -1, 0, deadline_ns);
 }
 
+int session_regions_max(struct vhost_session *s, uint64_t *ret, uint64_t deadline_ns)
+{
+    return message_get(s->socket, VHOST_USER_GET_MAX_MEM_SLOTS, ret, deadline_ns);
+}
+
 // --- agreeing ---
 
 static int set_u64(struct vhost_session *s, uint32_t request, uint64_t value, int fd,

@@ -48,6 +48,8 @@ int session_region_add(struct vhost_session *s, uint64_t address, uint64_t size,
                        uint64_t fd_offset, uint64_t deadline_ns);
 int session_region_remove(struct vhost_session *s, uint64_t address, uint64_t size,
                           uint64_t deadline_ns);
+// How many regions the device takes of a session, that of its rings among them. 0 or -errno.
+int session_regions_max(struct vhost_session *s, uint64_t *ret, uint64_t deadline_ns);
 
 // The header of a request in this process's name.
 struct fuse_in_header session_header(const struct vhost_session *s, uint32_t opcode,

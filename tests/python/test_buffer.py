@@ -2,6 +2,7 @@
 """Memory that others see without a copy, for as long as they look."""
 
 import ctypes
+import errno
 import gc
 import mmap
 import os
@@ -151,6 +152,16 @@ def test_memory_of_others_is_registered(client):
     memory.close()
     with pytest.raises(ValueError):
         client.register(bytearray(4096))
+
+
+def test_more_pieces_than_the_daemon_takes_are_refused_with_what_to_do(client):
+    buffers = []
+    with pytest.raises(OSError, match="than the 128 that it has: free buffers") as error:
+        while len(buffers) < 200:
+            buffers.append(client.buffer(1))
+    assert error.value.errno == errno.ENOSPC and len(buffers) > 100
+    buffers.pop().close()
+    assert len(client.buffer(1)) == 1
 
 
 def test_a_buffer_can_be_referred_to_weakly(client):

@@ -562,6 +562,9 @@ static bool message(struct host *h)
                  1ULL << VHOST_USER_PROTOCOL_F_MQ | 1ULL << VHOST_USER_PROTOCOL_F_REPLY_ACK |
                      1ULL << VHOST_USER_PROTOCOL_F_CONFIGURE_MEM_SLOTS);
         return true;
+    case VHOST_USER_GET_MAX_MEM_SLOTS:
+        send_u64(h, m.request, REGIONS_MAX);
+        return true;
     case VHOST_USER_ADD_MEM_REG:
         status = add_region(h, &p.reg.region, fd);
         break;

@@ -333,7 +333,26 @@ static void memory_that_the_daemon_refuses_is_an_error(void **state)
     struct os2g_buffer *b;
 
     fake_device_set(w->device, FAKE_REFUSE);
-    assert_int_equal(os2g_buffer_alloc(w->c, &b, MIB, OS2G_MEMORY_HOST, 0), -ENOSPC);
+    assert_int_equal(os2g_buffer_alloc(w->c, &b, MIB, OS2G_MEMORY_HOST, 0), -EINVAL);
+    assert_non_null(strstr(os2g_last_error(), "memfd"));
+}
+
+static void more_pieces_of_memory_than_the_daemon_takes_are_an_error_that_says_so(void **state)
+{
+    struct world *w = *state;
+    struct os2g_buffer *b[64], *another;
+    unsigned n = 0;
+    int rc;
+
+    while ((rc = os2g_buffer_alloc(w->c, &b[n], MIB, OS2G_MEMORY_HOST, 0)) == 0)
+        assert_true(++n < ARRAY_LEN(b));
+    assert_int_equal(rc, -ENOSPC);
+    assert_non_null(strstr(os2g_last_error(), "of memory of one connection than the 32 that it"));
+    os2g_buffer_free(b[--n]); // and there is room again
+    assert_int_equal(os2g_buffer_alloc(w->c, &another, MIB, OS2G_MEMORY_HOST, 0), 0);
+    os2g_buffer_free(another);
+    while (n)
+        os2g_buffer_free(b[--n]);
 }
 
 static void a_daemon_that_answers_no_message_is_given_up(void **state)
@@ -371,6 +390,7 @@ int main(void)
         T(a_batch_tells_what_there_is_when_its_user_is_called_away),
         T(versions_that_differ_are_told_apart),
         T(memory_that_the_daemon_refuses_is_an_error),
+        T(more_pieces_of_memory_than_the_daemon_takes_are_an_error_that_says_so),
         T(a_daemon_that_answers_no_message_is_given_up),
     };
 
