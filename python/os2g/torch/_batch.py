@@ -8,12 +8,11 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 import torch
 
 from os2g import _core
-from os2g._fetch import encode
+from os2g._fetch import ALIGN, encode, in_a_row, up
 
 from ._region import Regions
 from ._source import Objects
 
-_ALIGN = 64
 _GUESS = 256 << 10  # of an object whose size nobody knows; the largest seen corrects it
 
 
@@ -25,34 +24,31 @@ class Rooms:
         self.objects = objects
         self.shape, self.dtype = shape, dtype
         self._largest = 0
-        self.sample = 0  # bytes
+        self.sample = self._step = 0  # bytes of one, and from one to the next
         if shape is not None:
             if any(extent < 0 for extent in shape):
                 raise ValueError(f"no sample has the shape {shape}")
-            self.sample = torch.empty(0, dtype=dtype).element_size()
-            for extent in shape:
-                self.sample *= extent
+            sample = torch.empty(shape, dtype=dtype, device="meta")
+            self.sample = sample.numel() * sample.element_size()
+            self._step = up(max(self.sample, 1), ALIGN)
+            # of a batch's samples, in elements
+            self.strides = (self._step // sample.element_size(), *sample.stride())
 
-    def sizes(self, indices: Sequence[int]) -> List[int]:
+    def laid_out(self, indices: Sequence[int]) -> Tuple[List[int], List[int], int]:
+        """The objects' sizes, where they go, and where the last one ends."""
+        n = len(indices)
         if self.shape is not None:
-            return [self.sample] * len(indices)
+            end = n * self._step
+            return [self.sample] * n, list(range(0, end, self._step)), end
         guess = self._largest or _GUESS
         known = [self.objects.listed[index].size for index in indices]
-        return [max(guess if size is None else size, 1) for size in known]
+        sizes = [max(guess if size is None else size, 1) for size in known]
+        return (sizes, *in_a_row(sizes, ALIGN))
 
     def saw(self, sizes: Iterable[int]) -> None:
         if self.shape is None:  # a quarter more: sizes vary
             size = max(sizes, default=0)
             self._largest = max(self._largest, size + size // 4)
-
-
-def _laid_out(sizes: Sequence[int], offset: int = 0) -> Tuple[List[int], int]:
-    """Where objects of these sizes go from offset on, and the end."""
-    offsets = []
-    for size in sizes:
-        offsets.append(offset)
-        offset += -(-size // _ALIGN) * _ALIGN
-    return offsets, offset
 
 
 class Batch:
@@ -84,18 +80,20 @@ class Batch:
     def samples(self) -> torch.Tensor:
         """All as one tensor over the region: (B, *shape) of dtype, or (B, size) bytes. ValueError,
         with the key, if one has another size."""
-        size = self._rooms.sample if self._rooms.shape is not None else self.sizes[0]
-        for index, found in zip(self.indices, self.sizes):
-            if found != size:
-                raise ValueError(f"{self._rooms.objects.key(index)} has {found} bytes, not {size}")
+        rooms = self._rooms
+        size = rooms.sample if rooms.shape is not None else self.sizes[0]
+        if self.sizes.count(size) < len(self):
+            index, found = next(one for one in zip(self.indices, self.sizes) if one[1] != size)
+            raise ValueError(f"{rooms.objects.key(index)} has {found} bytes, not {size}")
+        if rooms.shape is not None:
+            data = self.data if rooms.dtype == torch.uint8 else self.data.view(rooms.dtype)
+            return data.as_strided((len(self), *rooms.shape), rooms.strides)
         step = self.offsets[1] if len(self) > 1 else size
         if all(offset == i * step for i, offset in enumerate(self.offsets)):
             rows = self.data.as_strided((len(self), size), (step, 1))
         else:
             rows = torch.stack([self[i] for i in range(len(self))])
-        if self._rooms.dtype != torch.uint8:
-            rows = rows.view(self._rooms.dtype)
-        return rows if self._rooms.shape is None else rows.unflatten(1, self._rooms.shape)
+        return rows if rooms.dtype == torch.uint8 else rows.view(rooms.dtype)
 
 
 class Landing:
@@ -105,43 +103,35 @@ class Landing:
         self._regions, self._rooms = regions, rooms
         self._client = rooms.objects.client
         self._indices = indices
-        self._room = rooms.sizes(indices)
-        self._offsets, self._end = _laid_out(self._room)
+        listed = rooms.objects.listed
+        self._keys = encode([listed[index].key for index in indices])
+        self._room, self._offsets, self._end = rooms.laid_out(indices)
         self._sizes = [0] * len(indices)
         self._errors: List[Optional[OSError]] = [None] * len(indices)
-        self._region = regions.take(self._end)
+        self._region, self._view = regions.take(self._end)
         self.blocked = 0.0  # seconds that finish() has waited
-        self._ask(list(range(len(indices))))
+        self._asked = self._region.asking(len(indices))
+        with regions.context:
+            self._asked.fetch(self._keys, self._offsets, self._room, 0, len(indices))
 
-    def _ask(self, numbers: List[int]) -> None:
-        """Fetches these of the batch."""
-        listed = self._rooms.objects.listed
-        keys = encode([listed[self._indices[i]].key for i in numbers])
-        self._numbers = numbers
-        with self._regions.context():
-            self._asked = _core.Batch(self._client._core, self._region.buffer, len(numbers))
-            self._asked.fetch(keys, [self._offsets[i] for i in numbers],
-                              [self._room[i] for i in numbers], 0, len(numbers))
-
-    def _collect(self) -> Dict[int, int]:
-        """Waits for all; the sizes of those that had too little room."""
-        larger, left = {}, len(self._numbers)
+    def _collect(self, left: int) -> Dict[int, int]:
+        """Waits for so many, which are all; the sizes of those that had too little room."""
+        larger = {}
         while left:
             begun = time.monotonic()
-            with self._regions.context():
+            with self._regions.context:
                 ended = self._asked.wait(left, self._client._timeout)
             self.blocked += time.monotonic() - begun
             if not ended:
                 raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
             left -= len(ended)
-            for number, result, size in ended:
-                i = self._numbers[number]
+            for i, result, size in ended:
                 self._sizes[i] = max(result, 0)
                 self._errors[i] = None if result >= 0 else self._error(i, -result, size)
                 if -result == errno.EFBIG and size > self._room[i]:
                     larger[i] = size
+        self._region.landed(self._asked)
         self._rooms.saw(self._sizes)
-        self._asked.close()
         self._client._notice()
         return larger
 
@@ -151,30 +141,35 @@ class Landing:
         return error
 
     def finish(self) -> Batch:
-        larger = self._collect()
+        larger = self._collect(len(self._indices))
         # again only while they grow: somebody may be writing
         for _ in range(3):
             if not larger or self._rooms.shape is not None:
                 break
             self._enlarge(larger)
-            larger = self._collect()
-        data = self._region.tensor[: self._end]
+            larger = self._collect(len(larger))
+        data = self._regions.tensor(self._view, self._end)
         if self._regions.crowded:
             data = data.clone()
         return Batch(self._rooms, self._indices, data, self._offsets, self._sizes, self._errors)
 
     def _enlarge(self, larger: Dict[int, int]) -> None:
         """Asks again for these, into the end of a region that is large enough for them too."""
-        old, used = self._region, self._end
-        offsets, self._end = _laid_out(list(larger.values()), used)
-        self._region = self._regions.take(self._end)
-        self._region.tensor[:used].copy_(old.tensor[:used])
+        used = self._end
+        landed = self._regions.tensor(self._view, used)
+        offsets, more = in_a_row(list(larger.values()), ALIGN)
+        self._end = used + more
+        self._region, self._view = self._regions.take(self._end)
+        self._regions.tensor(self._view, used).copy_(landed)
         for (i, size), offset in zip(larger.items(), offsets):
-            self._offsets[i], self._room[i] = offset, size
+            self._offsets[i], self._room[i] = used + offset, size
         self._rooms.saw(larger.values())
-        self._ask(list(larger))
+        self._asked = self._region.asking(len(larger))
+        with self._regions.context:
+            for i in larger:
+                self._asked.fetch(self._keys, self._offsets, self._room, i, i + 1)
 
     def cancel(self) -> None:
-        self._asked.close()
+        del self._asked  # which waits for the end of what is under way
         # of a device that has not said so yet it might still be written
-        self._region.discard()
+        self._regions.discard(self._region)

@@ -259,8 +259,8 @@ class _Epoch:
         if not loader._plan_window:
             return 0
         largest = max(batches[: loader._under_way + 1], key=len)
-        room = sum(loader._rooms.sizes(largest))
-        return max(loader._plan_window, room * (loader._under_way + 1))
+        room, _, _ = loader._rooms.laid_out(largest)
+        return max(loader._plan_window, sum(room) * (loader._under_way + 1))
 
     def __iter__(self) -> "_Epoch":
         return self

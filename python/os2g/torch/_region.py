@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Regions that batches land in, used again when nobody looks at them any more."""
 
-import collections
 import contextlib
 import os
 import weakref
-from typing import Any, Callable, ContextManager, Deque, List, Set
+from typing import Any, ContextManager, List, Optional, Tuple
 
 import torch
 
 import os2g
+from os2g import _core
 
 _ROUND = 2 << 20  # what memory comes in
 
@@ -27,16 +27,30 @@ class _CudaBytes:
 
 
 class Region:
-    def __init__(self, buffer: os2g.Buffer, tensor: torch.Tensor, back: "weakref.finalize[Any, Any]",
-                 end: Callable[[os2g.Buffer], None]) -> None:
-        self.buffer = buffer
-        self.tensor = tensor  # all of it, uint8
-        self._back, self._end = back, end
+    """Memory that one batch after the other lands in."""
 
-    def discard(self) -> None:
-        """It is not used again."""
-        self._back.detach()
-        self._end(self.buffer)
+    def __init__(self, client: os2g.Client, buffer: os2g.Buffer) -> None:
+        self._client = client
+        self.buffer = buffer
+        self._asked: Optional[_core.Batch] = None
+        self._most = 0  # objects that it takes
+
+    def asking(self, objects: int) -> _core.Batch:
+        """What asks for so many. It ends what is under way when it goes, so it is not kept here
+        meanwhile."""
+        asked, self._asked = self._asked, None
+        if asked is None or self._most < objects:
+            asked, self._most = _core.Batch(self._client._core, self.buffer, objects), objects
+        return asked
+
+    def landed(self, asked: _core.Batch) -> None:
+        """All that was asked for has, and it may ask for the next batch."""
+        self._asked = asked
+
+
+def _unpin(pid: int, address: int) -> None:
+    if os.getpid() == pid:  # a child's is its parent's
+        torch.cuda.cudart().cudaHostUnregister(address)
 
 
 class Regions:
@@ -50,30 +64,39 @@ class Regions:
         self._cuda = device.type == "cuda"
         self._spare = spare  # free ones to keep
         self._pin = pin_memory and not self._cuda
-        self._free: List[os2g.Buffer] = []
-        # filled by whichever thread drops the last tensor
-        self._returned: Deque[os2g.Buffer] = collections.deque()
-        self._lent: Set[int] = set()
-        self._closed = False
+        self._free: List[Region] = []
+        self._lent: List[Tuple["weakref.ref[Any]", Region]] = []  # with what tensors look at it by
+        # in which memory of the device is made and landed in
+        self.context: ContextManager[Any] = (
+            torch.cuda.device(device) if self._cuda else contextlib.nullcontext())
 
     @property
     def crowded(self) -> bool:
         """So much is lent that what has landed is better kept elsewhere."""
         return len(self._lent) > self._spare + _KEPT_MAX
 
-    def context(self) -> ContextManager[Any]:
-        """In which memory of the device is made and landed in."""
-        return torch.cuda.device(self._device) if self._cuda else contextlib.nullcontext()
-
-    def take(self, size: int) -> Region:
-        """At least size bytes."""
+    def take(self, size: int) -> Tuple[Region, Any]:
+        """At least size bytes, and what tensor() looks at them by: for as long as that or a tensor
+        is left nobody else takes them."""
         self._collect()
-        for i, buffer in enumerate(self._free):
-            if len(buffer) >= size:
-                return self._lend(self._free.pop(i))
-        while self._free and len(self._free) >= self._spare:
-            self._end(self._free.pop(0))
-        return self._lend(self._new(-(-max(size, 1) // _ROUND) * _ROUND))
+        for region in self._free:
+            if len(region.buffer) >= size:
+                self._free.remove(region)
+                break
+        else:
+            while self._free and len(self._free) >= self._spare:
+                self._free.pop(0)
+            region = Region(self._client, self._new(-(-max(size, 1) // _ROUND) * _ROUND))
+        view = _CudaBytes(region.buffer) if self._cuda else memoryview(region.buffer)
+        self._lent.append((weakref.ref(view), region))
+        return region, view
+
+    def tensor(self, view: Any, size: int) -> torch.Tensor:
+        """The first bytes, one at least, uint8."""
+        # its storage holds the view
+        if self._cuda:
+            return torch.as_tensor(view, device=self._device)[:size]
+        return torch.frombuffer(view, dtype=torch.uint8, count=size)
 
     def _new(self, size: int) -> os2g.Buffer:
         if self._cuda:
@@ -82,44 +105,25 @@ class Regions:
         buffer = self._client.buffer(size)
         if self._pin:
             torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(buffer.address, size, 0))
+            # before it is freed, which is when nobody looks at it any more
+            weakref.finalize(buffer, _unpin, self.pid, buffer.address).atexit = False
         return buffer
 
-    def _end(self, buffer: os2g.Buffer) -> None:
-        self._lent.discard(id(buffer))
-        if self._pin:
-            torch.cuda.cudart().cudaHostUnregister(buffer.address)
-        buffer.close()
-
-    def _lend(self, buffer: os2g.Buffer) -> Region:
-        if self._cuda:
-            bytes_: Any = _CudaBytes(buffer)
-            tensor = torch.as_tensor(bytes_, device=self._device)
-        else:
-            bytes_ = buffer.view()
-            tensor = torch.frombuffer(bytes_, dtype=torch.uint8)
-        # the tensors' storage holds bytes_
-        back = weakref.finalize(bytes_, self._back, buffer)
-        back.atexit = False
-        self._lent.add(id(buffer))
-        return Region(buffer, tensor, back, self._end)
-
-    def _back(self, buffer: os2g.Buffer) -> None:
-        if self._closed:
-            self._end(buffer)
-        else:
-            self._lent.discard(id(buffer))
-            self._returned.append(buffer)
+    def discard(self, region: Region) -> None:
+        """It is not used again."""
+        self._lent = [one for one in self._lent if one[1] is not region]
 
     def close(self) -> None:
         """Frees what is free, and the rest when nobody looks at it any more."""
-        self._closed, self._spare = True, 0
         self._collect()
+        self._free.clear()
+        self._lent.clear()
 
     def _collect(self) -> None:
-        if self._returned and self._cuda:
-            # a tensor may have gone before the kernels that read it
-            torch.cuda.synchronize(self._device)
-        while self._returned:
-            self._free.append(self._returned.popleft())
-        while len(self._free) > self._spare:
-            self._end(self._free.pop(0))
+        back = [region for view, region in self._lent if view() is None]
+        if back:
+            self._lent = [one for one in self._lent if one[1] not in back]
+            if self._cuda:  # a tensor may have gone before the kernels that read it
+                torch.cuda.synchronize(self._device)
+            self._free += back
+        del self._free[: max(0, len(self._free) - self._spare)]

@@ -9,7 +9,7 @@ import torch
 
 import os2g
 
-from ._region import Region, Regions
+from ._region import Regions
 from ._source import client_of, client_options, place_of
 
 # Format: https://huggingface.co/docs/safetensors, "Format": 8 bytes length of the header (little
@@ -104,8 +104,8 @@ def _read_header(file: os2g.File) -> Tuple[List[_Tensor], int]:
     return parse_header(header, file.size - _LENGTH - length), _LENGTH + length
 
 
-def _view(region: Region, tensor: _Tensor) -> torch.Tensor:
-    part = region.tensor[tensor.begin : tensor.end]
+def _view(data: torch.Tensor, tensor: _Tensor) -> torch.Tensor:
+    part = data[tensor.begin : tensor.end]
     if tensor.begin % torch.empty(0, dtype=tensor.dtype).element_size():
         part = part.clone()  # not aligned in the object: moved
     return part.view(tensor.dtype).view(tensor.shape)
@@ -132,15 +132,16 @@ def load_file(
         except (ValueError, UnicodeDecodeError) as error:
             raise ValueError(f"{uri}: {error}") from None
         size = file.size - begin
-        memory = regions.take(size)
+        memory, view = regions.take(size)
+        data = regions.tensor(view, max(size, 1))
         regions.close()
         pieces = [(file, begin + at, min(_PIECE, size - at), at) for at in range(0, size, _PIECE)]
         if pieces:
-            with regions.context():
+            with regions.context:
                 fetched = client.read_many(pieces, memory.buffer)
             if list(fetched.sizes) != [piece[2] for piece in pieces]:
                 raise ValueError(f"{uri}: the object ends too early")
-    return {tensor.name: _view(memory, tensor) for tensor in tensors}
+    return {tensor.name: _view(data, tensor) for tensor in tensors}
 
 
 def _cuda_numbered(device: torch.device) -> torch.device:
