@@ -99,9 +99,11 @@ struct vhost {
         unsigned gathers; // ends that the leader's sleep is worth
 
         uint64_t retry_ns, give_up_ns, backoff_ns;
-        bool answered;        // something, since the session before
-        const char *lost_why; // the event is due
-        bool back;            // the event is due
+        bool answered;         // something, since the session before
+        const char *lost_why;  // the event is due
+        bool back;             // the event is due
+        bool start_failed;     // since the session was lost
+        char start_error[160]; // why another cannot be started; not "": the event is due
 
         // for transport_event_fd
         int epoll_fd, post_fd, timer_fd; // -1: nobody asked

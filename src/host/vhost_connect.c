@@ -92,6 +92,7 @@ void vhost_lost_locked(struct vhost *v, const char *why)
     v->locked.answered = false;
     v->locked.retry_ns = now + v->locked.backoff_ns;
     v->locked.lost_why = why;
+    v->locked.start_failed = false;
     for (unsigned i = 0; i < n_small(v) + SESSION_LARGE; i++) {
         struct transport_request *r = v->locked.slots[i].request;
 
@@ -197,6 +198,15 @@ static void failed_locked(struct vhost *v)
     vhost_timer_locked(v);
 }
 
+// Once an outage, for whoever waits for its end: that another daemon does not start.
+static void note_start_locked(struct vhost *v, int error)
+{
+    if (!v->start || v->locked.start_failed || error == -EAGAIN || error == -EPIPE)
+        return;
+    v->locked.start_failed = true;
+    snprintf(v->locked.start_error, sizeof(v->locked.start_error), "%s", client_error());
+}
+
 static void sleep_until_retry_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns)
 {
     uint64_t until = MIN(deadline_ns, v->locked.retry_ns), now = clock_monotonic_ns();
@@ -234,6 +244,7 @@ void vhost_reconnect_locked(struct vhost *v, struct waiter *w, uint64_t deadline
         v->locked.reconnects++;
         v->locked.back = true;
     } else {
+        note_start_locked(v, rc);
         failed_locked(v);
     }
     pthread_mutex_unlock(&v->control.lock.mutex);
@@ -241,8 +252,8 @@ void vhost_reconnect_locked(struct vhost *v, struct waiter *w, uint64_t deadline
 
 void vhost_tell(struct vhost *v)
 {
+    char text[400], start_error[sizeof(v->locked.start_error)];
     const char *why;
-    char text[200];
     bool back;
 
     pthread_mutex_lock(&v->locked.lock.mutex);
@@ -250,11 +261,18 @@ void vhost_tell(struct vhost *v)
     back = v->locked.back;
     v->locked.lost_why = NULL;
     v->locked.back = false;
+    memcpy(start_error, v->locked.start_error, sizeof(start_error));
+    v->locked.start_error[0] = 0;
     pthread_mutex_unlock(&v->locked.lock.mutex);
     if (!v->event)
         return;
     if (why) {
         snprintf(text, sizeof(text), "the daemon at %s has gone: %s", v->path, why);
+        v->event(v->event_arg, OS2G_EVENT_LOST, text);
+    }
+    if (start_error[0]) {
+        snprintf(text, sizeof(text), "the daemon at %s cannot be started again: %s", v->path,
+                 start_error);
         v->event(v->event_arg, OS2G_EVENT_LOST, text);
     }
     if (back) {
@@ -408,6 +426,7 @@ int vhost_after_fork(struct transport *t)
     v->locked.n_active = v->locked.n_room_waiters = 0;
     v->locked.lost_why = NULL;
     v->locked.back = false;
+    v->locked.start_error[0] = 0;
     if (++v->locked.generation == 0)
         v->locked.generation = 1;
     close_fds(v);

@@ -177,7 +177,7 @@ static int wait_locked(struct vhost *v, struct waiter *w, uint64_t deadline_ns)
             follow_locked(v, w, deadline_ns);
         else
             lead_locked(v, w, deadline_ns);
-        if (v->locked.lost_why || v->locked.back) {
+        if (v->locked.lost_why || v->locked.back || v->locked.start_error[0]) {
             pthread_mutex_unlock(&v->locked.lock.mutex);
             vhost_tell(v);
             pthread_mutex_lock(&v->locked.lock.mutex);
