@@ -40,7 +40,7 @@ uint64_t s3_retry_after_ns(const struct http_head *head, int64_t now_s)
     uint64_t s;
     int64_t then_s;
 
-    if (!value)
+    if (!value || (head->status != 429 && head->status != 503))
         return 0;
     if (text_parse_u64(value, &s) == 0)
         return MIN(s, RETRY_AFTER_MAX_S) * NS_PER_S;

@@ -15,8 +15,8 @@ struct s3_refusal {
 // Keeps of the head what may be of use; the body is the caller's to fill in.
 struct s3_refusal *s3_refusal_new(const struct http_head *head);
 
-// What Retry-After says (RFC 9110 §10.2.3), in seconds or as a date; 0: nothing, or nonsense. now_s
-// is for answers without a date of their own: their clock may be another.
+// What Retry-After of a 429 or 503 says (RFC 9110 §10.2.3), in seconds or as a date; 0: nothing, or
+// nonsense. now_s is for answers without a date of their own: their clock may be another.
 uint64_t s3_retry_after_ns(const struct http_head *head, int64_t now_s);
 
 // The outcome of a request that was answered with r->refusal. Puts what is learned to use; sets

@@ -263,8 +263,7 @@ static int on_head(struct http_exchange *x, const struct http_head *head)
         return r->ops->on_head(r, head);
     r->refusal = s3_refusal_new(head);
     r->status = head->status;
-    if (r->status == 429 || r->status == 503)
-        r->retry_after_ns = s3_retry_after_ns(head, clock_wall_s());
+    r->retry_after_ns = s3_retry_after_ns(head, clock_wall_s());
     return 0;
 }
 

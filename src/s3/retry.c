@@ -6,7 +6,6 @@
 #define FIRST_WAIT_NS           (25 * NS_PER_MS)
 #define FIRST_WAIT_THROTTLED_NS (100 * NS_PER_MS)
 #define LONGEST_WAIT_NS         (5 * NS_PER_S)
-#define LONGEST_ASKED_NS        (30 * NS_PER_S) // more is no hint of load, but a mistake
 
 // Region, endpoint, clock and credentials can each be wrong once, and one of them twice.
 #define MAX_LEARNED 5
@@ -36,7 +35,7 @@ uint64_t retry_failed(struct retry *r, enum s3_class class, uint64_t asked_ns, u
     wait = MIN(wait << MIN(r->failures, 16u), LONGEST_WAIT_NS);
     r->failures++;
     // all who were told the same do not come back together
-    wait = rand_below(rand, wait + 1) + MIN(asked_ns, LONGEST_ASKED_NS);
+    wait = rand_below(rand, wait + 1) + MIN(asked_ns, RETRY_ASKED_MAX_NS);
     // the last attempt is made when the time is up, not some time before
     return MIN(wait, deadline - now_ns);
 }

@@ -6,7 +6,8 @@
 #include "base/rand.h"
 #include "s3/error.h"
 
-#define RETRY_STOP UINT64_MAX
+#define RETRY_STOP         UINT64_MAX
+#define RETRY_ASKED_MAX_NS (30 * NS_PER_S) // of Retry-After: more is no hint of load, but a mistake
 
 struct retry {
     uint64_t timeout_ns; // without progress

@@ -2,6 +2,8 @@
 #include "s3/small_request.h"
 
 #include "base/clock.h"
+#include "s3/refusal.h"
+#include "s3/retry.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -61,7 +63,8 @@ static void on_done(struct http_exchange *x, int error)
     if (again && r->tried < r->tries) {
         uint64_t pause = FIRST_PAUSE_NS << (r->tried - 1);
 
-        loop_timer_start_ns(&r->timer, pause / 2 + rand_below(&r->rand, pause));
+        pause = pause / 2 + rand_below(&r->rand, pause);
+        loop_timer_start_ns(&r->timer, pause + MIN(r->retry_after_ns, RETRY_ASKED_MAX_NS));
         return;
     }
     finish(r, error);
@@ -72,6 +75,7 @@ static int on_head(struct http_exchange *x, const struct http_head *head)
     struct small_request *r = container_of(x, struct small_request, exchange);
 
     r->status = head->status;
+    r->retry_after_ns = s3_retry_after_ns(head, clock_wall_s());
     return 0;
 }
 
@@ -99,6 +103,7 @@ static void start_try(struct small_request *r)
 {
     r->tried++;
     r->status = 0;
+    r->retry_after_ns = 0;
     r->too_late = false;
     buf_reset(&r->answer);
     r->exchange = (struct http_exchange){

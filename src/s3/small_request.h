@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request whose whole answer fits into memory, tried again when the server is at fault: what
-// the sources of credentials need. Used within s3/ only.
+// A request whose whole answer fits into memory, tried again when the server is at fault, after the
+// time that it asks for: what the sources of credentials need. Used within s3/ only.
 #pragma once
 
 #include "base/rand.h"
@@ -30,6 +30,7 @@ struct small_request {
     struct http_client *client;
     uint64_t timeout_ns; // of each try
     unsigned tries, tried;
+    uint64_t retry_after_ns; // as the last answer asks for; 0: it does not
     struct http_exchange exchange;
     bool in_flight, too_late, cancelled;
     struct buf head;

@@ -6,6 +6,7 @@
 #include "unit/net/server.h"
 #include "unit/s3/waiting.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "s3/credentials.h"
 #include "s3/sigv4.h"
@@ -212,6 +213,25 @@ static void sts_is_busy_then_well(struct server *s)
 static void servers_fault_is_tried_again(void **state)
 {
     assert_keys(WEB_IDENTITY, sts_is_busy_then_well, "AKSECOND", "T");
+}
+
+static void sts_wants_a_second(struct server *s)
+{
+    struct peer *p = server_accept(s);
+    uint64_t told_ns;
+
+    peer_read_request(p);
+    say(p, "503 Service Unavailable\r\nRetry-After: 1", "busy");
+    told_ns = clock_monotonic_ns();
+    peer_read_request(p);
+    assert_true(clock_monotonic_ns() - told_ns >= NS_PER_S);
+    say(p, "200 OK", STS_KEYS("AKSECOND"));
+    peer_close(p);
+}
+
+static void server_is_left_alone_for_as_long_as_it_asks(void **state)
+{
+    assert_keys(WEB_IDENTITY, sts_wants_a_second, "AKSECOND", "T");
 }
 
 static void sts_stays_broken(struct server *s)
@@ -556,6 +576,7 @@ int main(void)
         TEST(web_identity_is_exchanged_at_sts_unsigned),
         TEST(refusal_of_sts_is_told_in_its_words),
         TEST(servers_fault_is_tried_again),
+        TEST(server_is_left_alone_for_as_long_as_it_asks),
         TEST(server_that_stays_at_fault_is_a_passing_error),
         TEST(something_that_is_not_sts_is_an_error),
         TEST(silence_ends_with_a_time_out),

@@ -8,15 +8,27 @@
 
 #define NOW_S 1796000943 // Sun, 29 Nov 2026 23:09:03 GMT
 
-static uint64_t asked(const char *retry_after, const char *date)
+static uint64_t asked_with(int status, const char *retry_after, const char *date)
 {
-    struct http_head head = {.status = 503};
+    struct http_head head = {.status = status};
 
     if (date)
         head.headers[head.n_headers++] = (struct http_header){"Date", date};
     if (retry_after)
         head.headers[head.n_headers++] = (struct http_header){"Retry-After", retry_after};
     return s3_retry_after_ns(&head, NOW_S);
+}
+
+static uint64_t asked(const char *retry_after, const char *date)
+{
+    return asked_with(503, retry_after, date);
+}
+
+static void a_wait_is_asked_for_by_who_is_too_busy_alone(void **state)
+{
+    assert_int_equal(asked_with(429, "7", NULL), 7 * NS_PER_S);
+    assert_int_equal(asked_with(500, "7", NULL), 0);
+    assert_int_equal(asked_with(301, "7", NULL), 0);
 }
 
 static void a_wait_may_be_asked_for_in_seconds(void **state)
@@ -59,6 +71,7 @@ int main(void)
         cmocka_unit_test(a_wait_may_be_asked_for_in_seconds),
         cmocka_unit_test(a_wait_may_be_asked_for_by_a_date),
         cmocka_unit_test(nonsense_asks_for_nothing),
+        cmocka_unit_test(a_wait_is_asked_for_by_who_is_too_busy_alone),
     };
 
     return cmocka_run_group_tests_name("s3 refusal", tests, NULL, NULL);
