@@ -290,46 +290,85 @@ static PyObject *batch_read(PyObject *self, PyObject *args)
 
 // --- reporting ---
 
-static PyObject *report(const struct os2g_io_event *events, int n)
+// Waits for min of them, at most so many seconds; how many have ended, or -1 with an exception.
+static int wait_for(struct batch *self, unsigned min, double seconds)
 {
-    PyObject *list = PyList_New(n);
+    const time_t whole_s = (time_t)seconds;
+    const struct timespec timeout = {whole_s, (long)((seconds - (double)whole_s) * 1e9)};
+    struct waiting w;
+    bool whole;
+    int n;
 
-    for (int i = 0; list && i < n; i++) {
-        const struct op *op = events[i].cookie;
-        PyObject *item = Py_BuildValue("(nLK)", op->number, (long long)events[i].result,
-                                       (unsigned long long)events[i].object_size);
-
-        if (!item || PyList_SetItem(list, i, item) < 0)
-            Py_CLEAR(list);
+    if (!self->b) {
+        PyErr_SetString(PyExc_ValueError, "a batch that is closed");
+        return -1;
     }
-    return list;
+    wait_begin(&w);
+    n = os2g_batch_status(self->b, min, self->max, self->events, &timeout);
+    whole = wait_end(&w);
+    if (n > 0)
+        ended(self, self->events, n);
+    if (whole && n < 0)
+        raise_last(n, NULL);
+    return whole && n >= 0 ? n : -1;
+}
+
+static int report(PyObject *list, const struct os2g_io_event *event)
+{
+    const struct op *op = event->cookie;
+    PyObject *item = Py_BuildValue("(nLK)", op->number, (long long)event->result,
+                                   (unsigned long long)event->object_size);
+    int rc = item ? PyList_Append(list, item) : -1;
+
+    Py_XDECREF(item);
+    return rc;
 }
 
 static PyObject *batch_wait(PyObject *self, PyObject *args)
 {
-    struct timespec timeout;
-    struct waiting w;
+    PyObject *list;
     double seconds;
     unsigned min;
-    bool whole;
     int n;
 
     if (!PyArg_ParseTuple(args, "Id", &min, &seconds))
         return NULL;
-    if (!of(self)->b) {
-        PyErr_SetString(PyExc_ValueError, "a batch that is closed");
+    n = wait_for(of(self), min, seconds);
+    list = n < 0 ? NULL : PyList_New(0);
+    for (int i = 0; list && i < n; i++)
+        if (report(list, &of(self)->events[i]) < 0)
+            Py_CLEAR(list);
+    return list;
+}
+
+static int note_size(PyObject *sizes, const struct os2g_io_event *event)
+{
+    const struct op *op = event->cookie;
+    PyObject *size = PyLong_FromLongLong(event->result);
+
+    return size ? PyList_SetItem(sizes, op->number, size) : -1;
+}
+
+static PyObject *batch_gather(PyObject *self, PyObject *args)
+{
+    PyObject *sizes, *failed;
+    double seconds;
+    unsigned min;
+    int n, rc = 0;
+
+    if (!PyArg_ParseTuple(args, "O!Id", &PyList_Type, &sizes, &min, &seconds))
         return NULL;
+    n = wait_for(of(self), min, seconds);
+    failed = n < 0 ? NULL : PyList_New(0);
+    for (int i = 0; failed && rc == 0 && i < n; i++) {
+        const struct os2g_io_event *event = &of(self)->events[i];
+
+        rc = event->result < 0 ? report(failed, event) : note_size(sizes, event);
     }
-    timeout.tv_sec = (time_t)seconds;
-    timeout.tv_nsec = (long)((seconds - (double)timeout.tv_sec) * 1e9);
-    wait_begin(&w);
-    n = os2g_batch_status(of(self)->b, min, of(self)->max, of(self)->events, &timeout);
-    whole = wait_end(&w);
-    if (n > 0)
-        ended(of(self), of(self)->events, n);
-    if (!whole)
-        return NULL;
-    return n < 0 ? raise_last(n, NULL) : report(of(self)->events, n);
+    if (failed && rc == 0)
+        return Py_BuildValue("(iN)", n, failed);
+    Py_XDECREF(failed);
+    return NULL;
 }
 
 static PyMethodDef methods[] = {
@@ -337,6 +376,9 @@ static PyMethodDef methods[] = {
     {"read", batch_read, METH_VARARGS,
      "read(handles, starts, offsets, sizes, from, to): submits these"},
     {"wait", batch_wait, METH_VARARGS, "wait(min, seconds) -> [(number, result, object size)]"},
+    {"gather", batch_gather, METH_VARARGS,
+     "gather(sizes, min, seconds) -> (n, [(number, result, object size)]): wait, but what has\n"
+     "landed is noted in sizes, and only the others are told of"},
     {"close", batch_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

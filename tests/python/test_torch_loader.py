@@ -177,6 +177,13 @@ def test_samplers_of_ones_own_say_what_is_read(store, images):
     assert gets(store) == 75
 
 
+def test_a_batch_may_be_larger_than_those_before_it(images):
+    lists = [list(range(n)) for n in (1, 2, 1, 9, 3, 40, 75, 2, 75)]
+    loader = ot.DeviceLoader(images, batch_sampler=lists, prefetch=1)
+    for wanted, batch in zip(lists, loader):
+        assert batch.indices == wanted and all_right(batch)
+
+
 @pytest.mark.parametrize("sampled", [False, True])
 def test_an_epoch_is_resumed_where_it_was_left(store, images, sampled):
     def make():

@@ -101,7 +101,7 @@ class Landing:
 
     def __init__(self, regions: Regions, rooms: Rooms, indices: List[int]) -> None:
         self._regions, self._rooms = regions, rooms
-        self._client = rooms.objects.client
+        self._client = regions.client
         self._indices = indices
         listed = rooms.objects.listed
         self._keys = encode([listed[index].key for index in indices])
@@ -120,14 +120,13 @@ class Landing:
         while left:
             begun = time.monotonic()
             with self._regions.context:
-                ended = self._asked.wait(left, self._client._timeout)
+                ended, failed = self._asked.gather(self._sizes, left, self._client._timeout)
             self.blocked += time.monotonic() - begun
             if not ended:
                 raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
-            left -= len(ended)
-            for i, result, size in ended:
-                self._sizes[i] = max(result, 0)
-                self._errors[i] = None if result >= 0 else self._error(i, -result, size)
+            left -= ended
+            for i, result, size in failed:
+                self._errors[i] = self._error(i, -result, size)
                 if -result == errno.EFBIG and size > self._room[i]:
                     larger[i] = size
         self._region.landed(self._asked)
@@ -162,7 +161,7 @@ class Landing:
         self._region, self._view = self._regions.take(self._end)
         self._regions.tensor(self._view, used).copy_(landed)
         for (i, size), offset in zip(larger.items(), offsets):
-            self._offsets[i], self._room[i] = used + offset, size
+            self._offsets[i], self._room[i], self._errors[i] = used + offset, size, None
         self._rooms.saw(larger.values())
         self._asked = self._region.asking(len(larger))
         with self._regions.context:

@@ -59,7 +59,7 @@ class Regions:
     def __init__(self, client: os2g.Client, device: torch.device, spare: int,
                  pin_memory: bool = False) -> None:
         self.pid = os.getpid()
-        self._client = client
+        self.client = client
         self._device = device
         self._cuda = device.type == "cuda"
         self._spare = spare  # free ones to keep
@@ -86,7 +86,7 @@ class Regions:
         else:
             while self._free and len(self._free) >= self._spare:
                 self._free.pop(0)
-            region = Region(self._client, self._new(-(-max(size, 1) // _ROUND) * _ROUND))
+            region = Region(self.client, self._new(-(-max(size, 1) // _ROUND) * _ROUND))
         view = _CudaBytes(region.buffer) if self._cuda else memoryview(region.buffer)
         self._lent.append((weakref.ref(view), region))
         return region, view
@@ -101,8 +101,8 @@ class Regions:
     def _new(self, size: int) -> os2g.Buffer:
         if self._cuda:
             torch.cuda.synchronize(self._device)  # torch's context is the current one from now on
-            return self._client.buffer(size, "cuda", self._device.index)
-        buffer = self._client.buffer(size)
+            return self.client.buffer(size, "cuda", self._device.index)
+        buffer = self.client.buffer(size)
         if self._pin:
             torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(buffer.address, size, 0))
             # before it is freed, which is when nobody looks at it any more
@@ -120,10 +120,13 @@ class Regions:
         self._lent.clear()
 
     def _collect(self) -> None:
-        back = [region for view, region in self._lent if view() is None]
-        if back:
-            self._lent = [one for one in self._lent if one[1] not in back]
-            if self._cuda:  # a tensor may have gone before the kernels that read it
-                torch.cuda.synchronize(self._device)
-            self._free += back
+        lent, self._lent = self._lent, []
+        for view, region in lent:
+            if view() is None:
+                self._free.append(region)
+            else:
+                self._lent.append((view, region))
+        if self._cuda and len(self._lent) < len(lent):
+            # a tensor may have gone before the kernels that read it
+            torch.cuda.synchronize(self._device)
         del self._free[: max(0, len(self._free) - self._spare)]
