@@ -26,7 +26,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 SHAPE = (3, 224, 224)
 SAMPLE = SHAPE[0] * SHAPE[1] * SHAPE[2]
-PREFETCH = 2  # batches that a worker may be ahead
 
 
 class Order:
@@ -43,25 +42,34 @@ class Order:
 
 
 class Rooms:
-    """A worker's memory for batches, which the trainer shares. It is used again: when a worker is asked
-    for a batch, the trainer has at most the second last one of its own, and what lies between is
-    under way."""
+    """A worker's memory for batches, which the trainer shares, and which is used again when the trainer
+    has given it back. A last byte says whose it is."""
+
+    READY = 3  # to begin with: two batches ahead, and the trainer's
 
     def __init__(self):
         self.samples = 0  # of the largest batch; told before there are workers
-        self._turns = None
+        self._rooms = []
 
     def take(self, samples):
-        """As a tensor and as bytes."""
-        if self._turns is None:
-            self._turns = itertools.cycle([self._new() for _ in range(PREFETCH + 1)])
-        batch = next(self._turns)[:samples]
+        """For a batch: as a tensor and as bytes."""
+        if not self._rooms:
+            self._rooms = [self._new() for _ in range(self.READY)]
+        room = next((room for room in self._rooms if not room[-1]), None)
+        if room is None:
+            room = self._new()
+            self._rooms.append(room)
+        room[-1] = 1
+        batch = room[:samples * SAMPLE].view(samples, *SHAPE)
         return batch, memoryview(batch.numpy()).cast("B")
 
     def _new(self):
-        memory = torch.UntypedStorage._new_shared(SAMPLE * self.samples)
-        room = torch.empty(0, dtype=torch.uint8).set_(memory).view(self.samples, *SHAPE)
-        return room.zero_()  # touched, once
+        memory = torch.UntypedStorage._new_shared(SAMPLE * self.samples + 1)
+        return torch.empty(0, dtype=torch.uint8).set_(memory).zero_()  # touched, once
+
+    @staticmethod
+    def give_back(batch):
+        torch.empty(0, dtype=torch.uint8).set_(batch.untyped_storage())[-1] = 0
 
 
 class InPlace(Dataset):
@@ -132,12 +140,13 @@ class ByWorkers:
     def open(self, workers, batch):
         self.data.rooms.samples = batch
         self.loader = DataLoader(self.data, batch_sampler=self.sampler, collate_fn=whole,
-                                 num_workers=workers, persistent_workers=True,
-                                 prefetch_factor=PREFETCH)
+                                 num_workers=workers, persistent_workers=True)
 
     def epoch(self, batches):
         self.order.batches = batches
-        return iter(self.loader)
+        for batch in self.loader:
+            yield batch
+            Rooms.give_back(batch)
 
 
 class Shards(IterableDataset):
@@ -181,7 +190,7 @@ class ByShards:
     def open(self, workers, batch):
         self.data.rooms.samples = batch
         self.loader = DataLoader(self.data, batch_size=None, collate_fn=whole, num_workers=workers,
-                                 persistent_workers=True, prefetch_factor=PREFETCH)
+                                 persistent_workers=True)
 
     def epoch(self, batches):
         shards = (index // Shards.SAMPLES for index in itertools.chain.from_iterable(batches))
@@ -190,6 +199,7 @@ class ByShards:
         for keys, batch in self.loader:
             self.keys += keys
             yield batch
+            Rooms.give_back(batch)
 
 
 class ByDevice:
