@@ -19,8 +19,9 @@ struct file {
     struct whole whole;
     struct stream stream;
     uint64_t given[FILE_PAGES / 64]; // pages of a small object that the host was given
-    struct list plan_uses;           // plan_run.c: entries of plans that this file is
-    enum plan_lead lead;             // what plans have done for it
+    bool was_read;
+    struct list plan_uses; // plan_run.c: entries of plans that this file is
+    enum plan_lead lead;   // what plans have done for it
     struct stall_tally stalled;
 };
 
@@ -43,6 +44,14 @@ void path_found_stale(struct fs *fs, const char *path, size_t len);
 
 // [offset, offset + len) was given to the host.
 void file_given(struct file *f, uint64_t offset, uint64_t len);
+
+// Its reader is done: whether the host had kept what it was given tells what to believe of the
+// rest.
+void file_released(struct file *f);
+
+// Whether the host still has every byte of a node: it was given them, and has kept the like of
+// late. It may let go of pages without a word.
+bool host_has_kept(struct fs *fs, uint32_t node);
 
 // --- ahead.c: the files that are likely opened next ---
 

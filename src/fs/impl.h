@@ -41,6 +41,7 @@ struct fs {
     unsigned fetching;     // fetch.c: FETCHes under way
     struct list run_plans; // plan_run.c
     uint64_t plan_window;  // plan_run.c: what the latest plan came to need that was given none
+    unsigned kept;         // read.c: opens in a row for which the host had kept all it was given
     struct stalls stalls;
     struct list reports; // stalls_file.c
     unsigned n_reports;

@@ -369,6 +369,10 @@ static bool release(struct fs *fs, uint64_t handle)
     uint32_t slot = handles_slot(fs->handles, handle, HANDLE_FILE);
 
     if (slot) {
+        struct file *f = handles_private(fs->handles, slot);
+
+        if (f)
+            file_released(f);
         fs_file_handle_free(fs, slot);
         return true;
     }

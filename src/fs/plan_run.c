@@ -2,6 +2,7 @@
 #include "fs/plan_run.h"
 
 #include "fs/cold.h"
+#include "fs/file.h"
 
 #include <string.h>
 
@@ -157,7 +158,7 @@ static bool host_has_it(const struct fetching *f, const struct node_version *v)
         dir ? nodes_find(fs->nodes, dir, f->path + f->dir_len, f->len - f->dir_len, NODE_FILE, v)
             : NODE_NONE;
 
-    return node && nodes_flags(fs->nodes, node) & NODE_SERVED;
+    return node && host_has_kept(fs, node);
 }
 
 static void missing(struct fetching *f)

@@ -53,6 +53,29 @@ void file_given(struct file *f, uint64_t offset, uint64_t len)
     nodes_set_flags(fs->nodes, f->node, NODE_SERVED, 0);
 }
 
+#define KEPT_SURE 32 // opens in a row; so many by chance are rare where a tenth was let go
+
+void file_released(struct file *f)
+{
+    if (f->whole.applies && !f->was_read && nodes_flags(f->fs->nodes, f->node) & NODE_SERVED)
+        f->fs->kept++;
+}
+
+bool host_has_kept(struct fs *fs, uint32_t node)
+{
+    return nodes_flags(fs->nodes, node) & NODE_SERVED && fs->kept >= KEPT_SURE;
+}
+
+// The host asks for what it was given: it has let the pages go, and others too.
+static void note_let_go(struct file *f)
+{
+    f->was_read = true;
+    if (!f->whole.applies || !(nodes_flags(f->fs->nodes, f->node) & NODE_SERVED))
+        return;
+    nodes_set_flags(f->fs->nodes, f->node, 0, NODE_SERVED);
+    f->fs->kept = 0;
+}
+
 // --- reading ahead ---
 
 static void read_ahead(struct file *f, uint64_t offset, uint64_t len)
@@ -65,8 +88,6 @@ static void read_ahead(struct file *f, uint64_t offset, uint64_t len)
     if (f->fs->o.no_readahead)
         return;
     if (f->whole.applies) {
-        // the host asks for what it was given: it has let the pages go
-        nodes_set_flags(f->fs->nodes, f->node, 0, NODE_SERVED);
         if (whole_read(&f->whole, pressure))
             cache_prefetch(cache, o, 0, f->size);
         return;
@@ -211,8 +232,10 @@ static void start(struct fs *fs, struct fs_request *req, struct file *f, uint64_
     rd->len = len;
     transfer_begin(fs, &rd->t, req, lands ? cancel_landing : cancel_read);
     // what comes directly is not fetched ahead as well
-    if (!direct)
+    if (!direct) {
+        note_let_go(f);
         read_ahead(f, offset, len);
+    }
     if (lands)
         start_landing(rd);
     else

@@ -205,12 +205,41 @@ static void object_larger_than_a_load_is_fetched_in_part(void **state)
     assert_int_equal(status().fetched, 1);
 }
 
-static void object_that_the_host_has_whole_is_not_fetched(void **state)
+static void read_whole(int i)
 {
-    uint64_t handle = open_file(5);
+    uint64_t handle = open_file(i);
 
     host_read(handle, 0, 1000);
     host_release(handle);
+}
+
+// As of a data set larger than the host's memory, at its second epoch.
+static void object_that_the_host_may_have_let_go_is_fetched_again(void **state)
+{
+    for (int i = 0; i < 50; i++)
+        read_whole(i);
+    world.background_loads = 0;
+    plan_files(50);
+    assert_int_equal(world.background_loads, 50);
+}
+
+static void that_the_host_lets_pages_go_is_believed_of_the_rest(void **state)
+{
+    for (int i = 0; i < 50; i++)
+        read_whole(i);
+    for (int i = 0; i < 50; i++)
+        host_release(open_file(i));
+    read_whole(49);
+    world.background_loads = 0;
+    plan_files(40);
+    assert_int_equal(world.background_loads, 40);
+}
+
+static void object_that_the_host_has_whole_is_not_fetched(void **state)
+{
+    read_whole(5);
+    for (int i = 0; i < 32; i++) // the host keeps what it is given
+        host_release(open_file(5));
     world.background_loads = 0;
     plan_paths("d/f005", 7);
     assert_int_equal(world.background_loads, 0);
@@ -463,6 +492,8 @@ int main(void)
         TEST(store_out_of_reach_makes_entries_missing_and_no_error),
         TEST(plan_works_without_the_right_to_list),
         TEST(object_larger_than_a_load_is_fetched_in_part),
+        TEST(object_that_the_host_may_have_let_go_is_fetched_again),
+        TEST(that_the_host_lets_pages_go_is_believed_of_the_rest),
         TEST(object_that_the_host_has_whole_is_not_fetched),
         TEST(file_that_was_opened_first_is_not_fetched_by_the_plan),
         TEST(plan_ends_with_its_handle),
