@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/progress.h"
 #include "cli/session.h"
+#include "daemon/control_client.h"
 #include "wire/control.h"
 
 #include <fcntl.h>
@@ -80,9 +81,7 @@ static int find_mount(const char *dir, char **ret_top, char **ret_below, char **
             free(control);
             if (rc < 0) {
                 *ret_error = rc == -ENOENT || rc == -ENOTDIR
-                                 ? xasprintf("%s is not in a mount of os2g: os2g status shows "
-                                             "those that there are",
-                                             dir)
+                                 ? control_no_mount(dir)
                                  : xasprintf("%s: %s", dir, strerror(-rc));
                 free(top);
             } else {

@@ -25,6 +25,11 @@ static char *find_by_socket(const char *path)
                                                          : NULL;
 }
 
+char *control_no_mount(const char *path)
+{
+    return xasprintf("%s is not in a mount of os2g: os2g status shows those that there are", path);
+}
+
 int control_find(const char *path, char **ret_socket, char **ret_error)
 {
     char *absolute = mount_table_absolute(path), *found;
@@ -48,8 +53,7 @@ int control_find(const char *path, char **ret_socket, char **ret_error)
     if (found) {
         *ret_socket = found;
     } else {
-        *ret_error =
-            xasprintf("%s is not in a mount of os2g: os2g status shows those that there are", path);
+        *ret_error = control_no_mount(path);
         rc = -ENOENT;
     }
     mount_table_free(&t);

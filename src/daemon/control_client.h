@@ -11,6 +11,8 @@
 // The socket for a file or directory anywhere in a mount of ours (any user's), or for the
 // vhost-user socket of an export without a mount. -ENOENT and a sentence when it is neither.
 int control_find(const char *path, char **ret_socket, char **ret_error);
+// The sentence for a path that is in no mount of ours; the caller's to free.
+char *control_no_mount(const char *path);
 
 // request: "status". *ret is a new object (json_decref). -ENOENT or -ECONNREFUSED: no daemon;
 // -EACCES: not allowed; -ETIMEDOUT; -EBADMSG; each with a sentence in *ret_error.

@@ -30,7 +30,6 @@ struct file *file_new(struct fs *fs, uint32_t node, const char *path, size_t len
                       const struct node_version *v);
 void file_unref(struct file *f);
 struct file *file_of_handle(struct fs *fs, uint32_t handle);
-void fs_file_handle_free(struct fs *fs, uint32_t handle);
 
 // Its reader has waited, for an OPEN or a READ.
 void file_waited(struct file *f, const struct cache_waited *w);

@@ -347,12 +347,13 @@ static void unwant_rest(struct file *f)
         cache_unwant(f->fs->cache, f->object->cache, r.offset, r.len);
 }
 
-void fs_file_handle_free(struct fs *fs, uint32_t handle)
+static void handle_free(struct fs *fs, uint32_t handle)
 {
     struct file *f = handles_private(fs->handles, handle);
     uint32_t node = nodes_slot(fs->nodes, handles_node(fs->handles, handle));
 
     if (f) {
+        file_released(f);
         f->handle = HANDLE_NONE;
         plan_uses_end(&f->plan_uses);
         unwant_rest(f);
@@ -369,11 +370,7 @@ static bool release(struct fs *fs, uint64_t handle)
     uint32_t slot = handles_slot(fs->handles, handle, HANDLE_FILE);
 
     if (slot) {
-        struct file *f = handles_private(fs->handles, slot);
-
-        if (f)
-            file_released(f);
-        fs_file_handle_free(fs, slot);
+        handle_free(fs, slot);
         return true;
     }
     slot = handles_slot(fs->handles, handle, HANDLE_CONTROL);
