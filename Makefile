@@ -5,7 +5,7 @@
 
 build:
 	@scripts/install-packages build run
-	@[ -d build ] || meson setup build >/dev/null
+	@scripts/configure build
 	@ninja -C build --quiet
 
 # STORE=ceph runs it on Ceph's object gateway
@@ -16,7 +16,7 @@ demo: build
 # TESTS=... is handed to pytest (-k, file names)
 test:
 	@scripts/install-packages build run test
-	@[ -d build ] || meson setup build >/dev/null
+	@scripts/configure build
 	@ninja -C build --quiet
 	@scripts/run-tests build $(TESTS)
 
@@ -24,14 +24,14 @@ test:
 # loads, like a CUDA double, finds them in it.
 asan:
 	@scripts/install-packages build run test
-	@[ -d build-asan ] || meson setup build-asan -Db_sanitize=address,undefined \
-		-Dc_link_args='-static-libasan -static-libubsan -rdynamic' >/dev/null
+	@scripts/configure build-asan -Db_sanitize=address,undefined \
+		-Dc_link_args='-static-libasan -static-libubsan -rdynamic'
 	@ninja -C build-asan --quiet
 	@scripts/run-tests build-asan $(TESTS)
 
 tsan:
 	@scripts/install-packages build run test
-	@[ -d build-tsan ] || meson setup build-tsan -Db_sanitize=thread >/dev/null
+	@scripts/configure build-tsan -Db_sanitize=thread
 	@ninja -C build-tsan --quiet
 	@scripts/run-tests build-tsan $(TESTS)
 
@@ -42,7 +42,7 @@ fuzz:
 
 lint:
 	@scripts/install-packages build lint test
-	@[ -d build ] || meson setup build >/dev/null
+	@scripts/configure build
 	@scripts/lint build
 
 install: build
