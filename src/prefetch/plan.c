@@ -32,6 +32,7 @@ struct slot {
     uint16_t opens;
     uint8_t lead; // enum plan_lead: what had held it back
     bool in_flight;
+    bool kept; // left to the host, which has it
 };
 
 struct plan {
@@ -55,6 +56,7 @@ struct plan {
     uint64_t window;   // bytes, up to config.window_bytes
     uint64_t grown_at; // `passed` when it grew last
     uint64_t furthest; // `passed` of the furthest entry opened
+    uint32_t doubted;  // entries left to the host are asked for from here on; PLAN_NO_ENTRY: none
     unsigned in_flight;
 
     uint32_t far[FAR_OPENS], far_opens;
@@ -68,6 +70,7 @@ struct plan *plan_new(const struct plan_config *c)
 
     p->config = *c;
     p->lead = PLAN_IN_TIME;
+    p->doubted = PLAN_NO_ENTRY;
     p->window =
         c->warm || !c->window_first ? c->window_bytes : MIN(c->window_first, c->window_bytes);
     if (!p->config.in_flight_max)
@@ -171,22 +174,27 @@ static struct slot *slot_at(const struct plan *p, uint32_t i)
     return &p->ring[(p->ring_first + i) & (p->ring_size - 1)];
 }
 
-static struct slot *slot_find(const struct plan *p, uint32_t entry)
+// The first one of an entry that is not before this; ring_len: there is none.
+static uint32_t slot_from(const struct plan *p, uint32_t entry)
 {
     uint32_t low = 0, high = p->ring_len;
 
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        struct slot *s = slot_at(p, mid);
 
-        if (s->entry == entry)
-            return s;
-        if (s->entry < entry)
+        if (slot_at(p, mid)->entry < entry)
             low = mid + 1;
         else
             high = mid;
     }
-    return NULL;
+    return low;
+}
+
+static struct slot *slot_find(const struct plan *p, uint32_t entry)
+{
+    uint32_t i = slot_from(p, entry);
+
+    return i < p->ring_len && slot_at(p, i)->entry == entry ? slot_at(p, i) : NULL;
 }
 
 static bool ring_push(struct plan *p, struct slot s)
@@ -287,6 +295,37 @@ static bool may_fetch(struct plan *p, unsigned pressure, unsigned others)
     return true;
 }
 
+// The next one that was left to the host in vain.
+static struct slot *doubted(struct plan *p)
+{
+    for (uint32_t i = slot_from(p, p->doubted); i < p->ring_len; i++) {
+        struct slot *s = slot_at(p, i);
+
+        p->doubted = s->entry + 1;
+        if (s->kept && !s->opens && state(p, s->entry) == ASKED)
+            return s;
+    }
+    p->doubted = PLAN_NO_ENTRY;
+    return NULL;
+}
+
+// It is in the window as it is.
+static bool ask_again(struct plan *p, unsigned others, struct plan_action *ret)
+{
+    struct slot *s;
+
+    if (p->doubted == PLAN_NO_ENTRY || p->in_flight + others >= p->config.in_flight_max)
+        return false;
+    s = doubted(p);
+    if (!s)
+        return false;
+    s->kept = false;
+    s->in_flight = true;
+    p->in_flight++;
+    act(p, PLAN_FETCH, s->entry, ret);
+    return true;
+}
+
 static void finish_warming(struct plan *p)
 {
     p->stats.dropped += p->n - p->next;
@@ -299,7 +338,7 @@ void plan_step(struct plan *p, unsigned pressure, unsigned others, struct plan_a
 
     *ret = (struct plan_action){.what = PLAN_NOTHING};
     ring_trim(p);
-    if (drop_one(p, ret))
+    if (drop_one(p, ret) || ask_again(p, others, ret))
         return;
     while (p->next < p->n && state(p, p->next) != WAITING)
         p->next++;
@@ -359,8 +398,11 @@ uint64_t plan_sized(struct plan *p, uint32_t entry, uint64_t size)
     p->passed += bytes - s->bytes;
     slot_count(p, s, bytes);
     s->size = bytes;
-    if (!bytes)
+    if (!bytes) {
         slot_landed(p, s);
+        if (p->config.warm)
+            set_state(p, entry, USED);
+    }
     return bytes;
 }
 
@@ -384,6 +426,25 @@ void plan_fetched(struct plan *p, uint32_t entry, int error)
     }
     if (p->config.warm && state(p, entry) == ASKED)
         set_state(p, entry, error ? DROPPED : USED);
+}
+
+void plan_kept(struct plan *p, uint32_t entry)
+{
+    struct slot *s = slot_find(p, entry);
+
+    if (!s || !s->in_flight)
+        return;
+    slot_landed(p, s);
+    s->kept = true;
+    if (p->config.warm) {
+        slot_count(p, s, 0);
+        set_state(p, entry, USED);
+    }
+}
+
+void plan_doubt(struct plan *p)
+{
+    p->doubted = 0;
 }
 
 // --- readers ---

@@ -9,6 +9,9 @@
 //      │ opened, or passed over    └────────────────────────────► DROPPED
 //      └────────────────────────────────────────────────────────► USED / DROPPED
 //
+// What the host is believed to have (plan_kept) takes its place in the window all the same: the
+// belief reaches no further, and plan_doubt has what is left of it fetched.
+//
 // Memory: 8 bytes and 2 bits an entry; about 20 bytes and the last component of its name for each
 // distinct key; a slot of 40 bytes for entries in the window only.
 #pragma once
@@ -58,7 +61,7 @@ struct plan_action {
 // what else is being fetched, of which the plan's in_flight_max is a part.
 void plan_step(struct plan *p, unsigned pressure, unsigned others, struct plan_action *ret);
 
-// --- what became of a PLAN_FETCH: one of missing, or sized and later fetched ---
+// --- what became of a PLAN_FETCH: one of missing, or sized and later fetched or kept ---
 
 void plan_missing(struct plan *p, uint32_t entry); // no such object, or nothing to fetch
 // The object has this size: returns how many of its bytes to fetch, from its beginning; 0: none,
@@ -67,6 +70,10 @@ uint64_t plan_sized(struct plan *p, uint32_t entry, uint64_t size);
 // Landed (error 0), or not: then its bytes no longer count. -EAGAIN (no memory): nothing more is
 // asked for until a consume or an open.
 void plan_fetched(struct plan *p, uint32_t entry, int error);
+// It was not fetched: the host has it.
+void plan_kept(struct plan *p, uint32_t entry);
+// The host has let go of what it had: what was left to it and has not been opened is asked for.
+void plan_doubt(struct plan *p);
 
 // --- what readers do ---
 

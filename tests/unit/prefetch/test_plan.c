@@ -515,6 +515,95 @@ static void warming_fetches_once_as_far_as_memory_goes(void **state)
     plan_free(p);
 }
 
+// Leaves to the host what the plan asks for; how many that were.
+static unsigned run_kept(void)
+{
+    struct plan_action a;
+    unsigned n = 0;
+
+    for (plan_step(p, 0, 0, &a); a.what == PLAN_FETCH; plan_step(p, 0, 0, &a), n++) {
+        assert_int_equal(plan_sized(p, a.entry, SIZE), SIZE);
+        plan_kept(p, a.entry);
+    }
+    return n;
+}
+
+static void what_the_host_has_takes_its_place_in_the_window(void **state)
+{
+    begin(50 * SIZE, 0, false);
+    for (unsigned i = 0; i < 1000; i++)
+        add(i);
+    plan_commit(p);
+    assert_in_range(run_kept(), 49, 50);
+    assert_int_equal(stats().fetched, 0);
+    for (unsigned i = 0; i < 1000; i++) {
+        assert_true(plan_consume(p, open_key(i)));
+        assert_true(run_kept() <= 2);
+    }
+    assert_int_equal(stats().used, 1000);
+    assert_int_equal(stats().window_used, 0);
+    assert_true(plan_done(p));
+    plan_free(p);
+}
+
+static void what_was_left_to_a_host_in_vain_is_fetched_in_order(void **state)
+{
+    uint32_t opened;
+
+    begin(50 * SIZE, 0, false);
+    for (unsigned i = 0; i < 100; i++)
+        add(i);
+    plan_commit(p);
+    run_kept();
+    opened = open_key(0);
+    plan_doubt(p);
+    run();
+    assert_int_equal(fetches[0], 0);
+    for (unsigned i = 1; i < 49; i++)
+        assert_int_equal(fetches[i], 1);
+    assert_true(furthest < 50);
+    plan_consume(p, opened);
+    for (unsigned i = 1; i < 100; i++)
+        read_key(i);
+    for (unsigned i = 1; i < 100; i++)
+        assert_int_equal(fetches[i], 1);
+    assert_true(plan_done(p));
+    plan_free(p);
+}
+
+static void doubt_asks_for_no_more_at_a_time_than_may_be(void **state)
+{
+    struct plan_action a;
+
+    begin(500 * SIZE, 0, false);
+    for (unsigned i = 0; i < 400; i++)
+        add(i);
+    plan_commit(p);
+    assert_int_equal(run_kept(), 400);
+    plan_doubt(p);
+    assert_int_equal(run_without_landing(0), 128);
+    plan_fetched(p, 0, 0);
+    plan_step(p, 0, 0, &a);
+    assert_int_equal(a.what, PLAN_FETCH);
+    assert_int_equal(number_of(&a), 128);
+    plan_free(p);
+}
+
+static void warming_ends_where_the_host_has_all_or_there_is_nothing(void **state)
+{
+    struct plan_action a;
+
+    begin(100 * SIZE, 0, true);
+    for (unsigned i = 0; i < 10; i++)
+        add(i);
+    plan_commit(p);
+    plan_step(p, 0, 0, &a);
+    assert_int_equal(plan_sized(p, a.entry, 0), 0);
+    assert_int_equal(run_kept(), 9);
+    assert_true(plan_done(p));
+    plan_free(p);
+}
+
 static void a_consumed_entry_is_not_fetched_any_more(void **state)
 {
     struct plan_action a;
@@ -655,6 +744,10 @@ int main(void)
         cmocka_unit_test(without_memory_it_waits_for_a_reader),
         cmocka_unit_test(of_a_large_object_only_the_beginning_is_fetched),
         cmocka_unit_test(warming_fetches_once_as_far_as_memory_goes),
+        cmocka_unit_test(what_the_host_has_takes_its_place_in_the_window),
+        cmocka_unit_test(what_was_left_to_a_host_in_vain_is_fetched_in_order),
+        cmocka_unit_test(doubt_asks_for_no_more_at_a_time_than_may_be),
+        cmocka_unit_test(warming_ends_where_the_host_has_all_or_there_is_nothing),
         cmocka_unit_test(a_consumed_entry_is_not_fetched_any_more),
         cmocka_unit_test(memory_is_bounded_and_small),
         cmocka_unit_test(what_is_asked_for_at_once_is_in_time),
