@@ -85,13 +85,13 @@ static bool wanted(struct fs *fs, const struct snapshot *s, uint32_t i, uint32_t
 
     if (s->entries[i].flags || v->size == 0 || v->size > WHOLE_MAX)
         return false; // a directory, hidden, in doubt or archived; nothing to fetch; too much
-    if (fs->o.direct_io || !dir)
+    if (!dir)
         return true;
     node = nodes_find(fs->nodes, dir, snapshot_name(s, i), s->entries[i].name_len, NODE_FILE, v);
-    return !node || !(nodes_flags(fs->nodes, node) & NODE_SERVED);
+    return !node || !host_may_have_kept(fs, node);
 }
 
-void ahead_opened(struct fs *fs, const char *path, size_t len)
+void ahead_opened(struct fs *fs, const char *path, size_t len, bool keeps_pages)
 {
     size_t dir_len;
     uint32_t i, first, n, dir;
@@ -104,7 +104,7 @@ void ahead_opened(struct fs *fs, const char *path, size_t len)
                         &first);
     if (!n)
         return;
-    dir = nodes_find_dir(fs->nodes, path, dir_len);
+    dir = keeps_pages ? nodes_find_dir(fs->nodes, path, dir_len) : NODE_NONE;
     for (i = first; i < first + n && i < s->page; i++) {
         struct node_version v;
 

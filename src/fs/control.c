@@ -52,7 +52,7 @@ static int begin(struct fs *fs, const struct fs_request *req, uint32_t handle,
     int rc;
 
     control_handle_forget_private(fs, handle);
-    rc = run_plan_new(&rp, fs, r->window_bytes, owner_of(req));
+    rc = run_plan_new(&rp, fs, r->window_bytes, owner_of(req), host_keeps_pages(fs, req));
     if (rc == 0)
         handles_set_private(fs->handles, handle, rp);
     return rc;

@@ -18,10 +18,10 @@ struct file {
     struct object *object; // NULL: empty
     struct whole whole;
     struct stream stream;
-    uint64_t given[FILE_PAGES / 64]; // pages of a small object that the host was given
-    bool was_read;
-    struct list plan_uses; // plan_run.c: entries of plans that this file is
-    enum plan_lead lead;   // what plans have done for it
+    uint64_t given[FILE_PAGES / 64]; // pages of a small object that the host was given to keep
+    bool keeps_pages, was_read;      // keeps_pages: its host does
+    struct list plan_uses;           // plan_run.c: entries of plans that this file is
+    enum plan_lead lead;             // what plans have done for it
     struct stall_tally stalled;
 };
 
@@ -41,8 +41,11 @@ void path_found_stale(struct fs *fs, const char *path, size_t len);
 
 // --- read.c ---
 
-// [offset, offset + len) was given to the host.
-void file_given(struct file *f, uint64_t offset, uint64_t len);
+// Whether what READ gives this host may be kept there (NODE_SERVED).
+static inline bool host_keeps_pages(const struct fs *fs, const struct fs_request *req)
+{
+    return req->keeps_pages && !fs->o.direct_io;
+}
 
 // Its reader is done: whether the host had kept what it was given tells what to believe of the
 // rest.
@@ -51,9 +54,12 @@ void file_released(struct file *f);
 // Whether the host still has every byte of a node: it was given them, and has kept the like of
 // late. It may let go of pages without a word.
 bool host_has_kept(struct fs *fs, uint32_t node);
+// The same, where a mistake costs little: until it has been seen to let go.
+bool host_may_have_kept(struct fs *fs, uint32_t node);
 
 // --- ahead.c: the files that are likely opened next ---
 
-// The file at path was opened; it was fetched, in that time.
-void ahead_opened(struct fs *fs, const char *path, size_t len);
+// The file at path was opened (keeps_pages: by a host that may have its neighbours); it was
+// fetched, in that time.
+void ahead_opened(struct fs *fs, const char *path, size_t len, bool keeps_pages);
 void ahead_fetched(struct fs *fs, const char *path, size_t len, uint64_t took_ns);

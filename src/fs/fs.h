@@ -100,6 +100,8 @@ struct fs_request {
     struct cache_dest *dest;
     // Answered again after a crash of the worker: it may have been carried out already.
     bool replayed;
+    // What READ gives it, its host may keep in memory and not ask for again: a kernel.
+    bool keeps_pages;
     // For fs/: set while the request can be interrupted. Called on the namespace loop, and, for a
     // request that a data loop may answer, possibly while it is being answered there: it goes by
     // unique, not by memory that the answer has freed.

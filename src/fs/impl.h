@@ -41,7 +41,8 @@ struct fs {
     unsigned fetching;     // fetch.c: FETCHes under way
     struct list run_plans; // plan_run.c
     uint64_t plan_window;  // plan_run.c: what the latest plan came to need that was given none
-    unsigned kept;         // read.c: opens in a row for which the host had kept all it was given
+    unsigned kept;         // read.c: small files in a row of which the host had kept all
+    bool lets_go;          // read.c: it had not of one, and not of enough since
     struct stalls stalls;
     struct list reports; // stalls_file.c
     unsigned n_reports;

@@ -262,7 +262,7 @@ static void look_ahead(struct file *f)
 
     nodes_path(f->fs->nodes, f->node, &path);
     if (!plan_uses_begin(f->fs, &f->plan_uses, path.data, path.len, &f->lead))
-        ahead_opened(f->fs, path.data, path.len);
+        ahead_opened(f->fs, path.data, path.len, f->keeps_pages);
     buf_free(&path);
 }
 
@@ -272,8 +272,9 @@ static void open_file(struct fs *fs, struct fs_request *req, uint32_t node)
     struct file *f = make(fs, node);
     struct opening *op;
 
+    f->keeps_pages = host_keeps_pages(fs, req);
     if (!fs->o.no_readahead &&
-        whole_open(&f->whole, f->size, !fs->o.direct_io && flags & NODE_SERVED)) {
+        whole_open(&f->whole, f->size, f->keeps_pages && flags & NODE_SERVED)) {
         op = opening_new(fs, req, f);
         op->load = (struct cache_load){.object = f->object->cache, .done = on_load};
         cache_load_start(fs->cache, &op->load);

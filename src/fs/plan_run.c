@@ -23,7 +23,7 @@ struct run_plan {
     struct plan *plan; // NULL once it has been freed
     unsigned refs;     // the owner, and what is in progress
     bool committed, stepping, again;
-    bool window_given;
+    bool window_given, keeps_pages;
     bool unlisted; // listing was refused or failed: names are asked for one by one
     uint64_t begun_ns, owner;
     uint32_t entries, impossible; // impossible: paths that no key can have, not in entries
@@ -153,7 +153,7 @@ static void on_load(struct cache_load *load, int error)
 static bool host_has_it(const struct fetching *f, const struct node_version *v)
 {
     struct fs *fs = f->rp->fs;
-    uint32_t dir = fs->o.direct_io ? NODE_NONE : nodes_find_dir(fs->nodes, f->path, f->dir_len);
+    uint32_t dir = f->rp->keeps_pages ? nodes_find_dir(fs->nodes, f->path, f->dir_len) : NODE_NONE;
     uint32_t node =
         dir ? nodes_find(fs->nodes, dir, f->path + f->dir_len, f->len - f->dir_len, NODE_FILE, v)
             : NODE_NONE;
@@ -172,9 +172,12 @@ static void fetch(struct fetching *f, const struct node_version *v)
 {
     struct run_plan *rp = f->rp;
     struct fs *fs = rp->fs;
-    uint64_t n;
+    uint64_t n = plan_sized(rp->plan, f->entry, v->size);
 
-    n = plan_sized(rp->plan, f->entry, host_has_it(f, v) ? 0 : v->size);
+    if (n > 0 && host_has_it(f, v)) {
+        plan_kept(rp->plan, f->entry);
+        n = 0;
+    }
     if (n == 0) {
         step(rp);
         fetching_free(f);
@@ -309,6 +312,16 @@ static void on_tick(struct loop_timer *t)
     step(rp);
 }
 
+void plans_doubt_host(struct fs *fs)
+{
+    list_for_each_safe (it, &fs->run_plans) {
+        struct run_plan *rp = list_entry(it, struct run_plan, link);
+
+        plan_doubt(rp->plan);
+        step(rp);
+    }
+}
+
 // --- what readers do ---
 
 bool plan_uses_begin(struct fs *fs, struct list *uses, const char *path, size_t len,
@@ -404,7 +417,8 @@ static int room_for_plan(const struct fs *fs, uint64_t *ret_memory)
     return 0;
 }
 
-int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, uint64_t owner)
+int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, uint64_t owner,
+                 bool keeps_pages)
 {
     struct plan_config c = {.window_bytes = window_bytes};
     struct cache_stats pool;
@@ -424,6 +438,7 @@ int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, ui
     rp->window_given = window_bytes != 0;
     rp->begun_ns = clock_monotonic_ns();
     rp->owner = owner;
+    rp->keeps_pages = keeps_pages;
     rp->plan = plan_new(&c);
     list_init(&rp->uses);
     loop_timer_init(&rp->tick, fs->loop, on_tick);

@@ -12,8 +12,10 @@ struct run_plan;
 #define PLANS_MEMORY GIB // of all of them
 
 // window_bytes 0: what readers turn out to need, up to half of the pool. owner: the process that
-// declares it, for the stall report. -ENOSPC: there are too many, or they are too large.
-int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, uint64_t owner);
+// declares it, for the stall report. keeps_pages: its host does (fs.h), and what it has is not
+// fetched. -ENOSPC: there are too many, or they are too large.
+int run_plan_new(struct run_plan **ret, struct fs *fs, uint64_t window_bytes, uint64_t owner,
+                 bool keeps_pages);
 // path: as a user writes it, below the mount; "./" and "/" in front of it are left out. One that
 // no file can have counts as missing.
 int run_plan_add(struct run_plan *rp, const char *path, size_t len);
@@ -29,6 +31,8 @@ bool plan_uses_begin(struct fs *fs, struct list *uses, const char *path, size_t 
 void plan_uses_end(struct list *uses);
 // It was not read: the entries wait for another reader.
 void plan_uses_cancel(struct list *uses);
+// The host has let go of pages: what plans have left to it is fetched.
+void plans_doubt_host(struct fs *fs);
 // The object that was fetched, or is being fetched, for one of these entries; NULL: none.
 struct object *plan_uses_object(const struct list *uses);
 

@@ -11,6 +11,8 @@
 #include "fs/stalls_file.h"
 #include "fs/transfer.h"
 
+#include <string.h>
+
 // From here on, what is absent is received straight into a host's memory if that can be.
 #define LAND_MIN         ((uint32_t)1 << 20)
 #define READ_LANDING_MAX ((uint32_t)16 << 20)
@@ -25,6 +27,7 @@ struct reading {
     struct cache_put put;
     struct loop_msg msg;
     int error;
+    bool keeps_pages;
     struct range_land range; // last: not there when there is a read
 };
 
@@ -35,14 +38,12 @@ static bool page_given(const struct file *f, uint64_t page)
     return f->given[page / 64] >> (page % 64) & 1;
 }
 
-void file_given(struct file *f, uint64_t offset, uint64_t len)
+// [offset, offset + len) is in the host's memory, for it to keep.
+static void keep(struct file *f, uint64_t offset, uint64_t len)
 {
-    struct fs *fs = f->fs;
     uint64_t pages = (f->size + CACHE_PAGE - 1) / CACHE_PAGE, end = offset + len;
 
-    if (end == f->size)
-        plan_uses_end(&f->plan_uses);
-    if (!f->whole.applies || fs->o.direct_io)
+    if (!f->whole.applies)
         return;
     for (uint64_t p = offset / CACHE_PAGE; p * CACHE_PAGE < end; p++)
         if (p * CACHE_PAGE >= offset && MIN((p + 1) * CACHE_PAGE, f->size) <= end)
@@ -50,15 +51,22 @@ void file_given(struct file *f, uint64_t offset, uint64_t len)
     for (uint64_t p = 0; p < pages; p++)
         if (!page_given(f, p))
             return;
-    nodes_set_flags(fs->nodes, f->node, NODE_SERVED, 0);
+    nodes_set_flags(f->fs->nodes, f->node, NODE_SERVED, 0);
 }
 
-#define KEPT_SURE 32 // opens in a row; so many by chance are rare where a tenth was let go
+#define KEPT_SURE 32 // so many in a row by chance are rare where a tenth was let go
+
+static bool was_served(const struct file *f)
+{
+    return f->whole.applies && nodes_flags(f->fs->nodes, f->node) & NODE_SERVED;
+}
 
 void file_released(struct file *f)
 {
-    if (f->whole.applies && !f->was_read && nodes_flags(f->fs->nodes, f->node) & NODE_SERVED)
-        f->fs->kept++;
+    if (!f->keeps_pages || f->was_read || !was_served(f))
+        return;
+    if (++f->fs->kept >= KEPT_SURE)
+        f->fs->lets_go = false;
 }
 
 bool host_has_kept(struct fs *fs, uint32_t node)
@@ -66,14 +74,28 @@ bool host_has_kept(struct fs *fs, uint32_t node)
     return nodes_flags(fs->nodes, node) & NODE_SERVED && fs->kept >= KEPT_SURE;
 }
 
-// The host asks for what it was given: it has let the pages go, and others too.
-static void note_let_go(struct file *f)
+bool host_may_have_kept(struct fs *fs, uint32_t node)
 {
-    f->was_read = true;
-    if (!f->whole.applies || !(nodes_flags(f->fs->nodes, f->node) & NODE_SERVED))
+    return nodes_flags(fs->nodes, node) & NODE_SERVED && !fs->lets_go;
+}
+
+// A host that keeps pages asks for some: it has none of them. What it was given once it has let go,
+// and others too; what it reads for the first time and opens again says nothing of those before.
+static void note_missing(struct file *f)
+{
+    struct fs *fs = f->fs;
+    bool believed = fs->kept >= KEPT_SURE;
+
+    if (!f->whole.applies)
         return;
-    nodes_set_flags(f->fs->nodes, f->node, 0, NODE_SERVED);
-    f->fs->kept = 0;
+    fs->kept = 0;
+    if (!was_served(f))
+        return;
+    nodes_set_flags(fs->nodes, f->node, 0, NODE_SERVED);
+    memset(f->given, 0, sizeof(f->given));
+    fs->lets_go = true;
+    if (believed)
+        plans_doubt_host(fs);
 }
 
 // --- reading ahead ---
@@ -109,7 +131,10 @@ static void end(struct reading *rd, const struct cache_waited *waited)
 
     file_waited(rd->file, waited);
     if (rd->error == 0) {
-        file_given(rd->file, rd->offset, rd->len);
+        if (rd->offset + rd->len == rd->file->size)
+            plan_uses_end(&rd->file->plan_uses);
+        if (rd->keeps_pages)
+            keep(rd->file, rd->offset, rd->len);
     } else if (rd->error == -ESTALE) {
         file_found_stale(fs, rd->file->node);
         rd->t.req->reply->error(rd->t.req, -ESTALE);
@@ -231,11 +256,13 @@ static void start(struct fs *fs, struct fs_request *req, struct file *f, uint64_
     rd->offset = offset;
     rd->len = len;
     transfer_begin(fs, &rd->t, req, lands ? cancel_landing : cancel_read);
+    rd->keeps_pages = host_keeps_pages(fs, req);
+    f->was_read = true;
+    if (rd->keeps_pages)
+        note_missing(f);
     // what comes directly is not fetched ahead as well
-    if (!direct) {
-        note_let_go(f);
+    if (!direct)
         read_ahead(f, offset, len);
-    }
     if (lands)
         start_landing(rd);
     else

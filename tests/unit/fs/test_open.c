@@ -512,6 +512,45 @@ static void files_opened_in_listing_order_have_the_next_ones_fetched(void **stat
     assert_true(world.background_loads <= 60);
 }
 
+static void read_in_order(uint64_t *nodes, unsigned n, bool kept)
+{
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t handle = opened(host_open(nodes[i]));
+
+        if (!kept)
+            host_read(handle, 0, 1000);
+        host_release(handle);
+        world_run();
+    }
+}
+
+static void files_read_in_order_again_are_fetched_ahead_if_the_host_has_let_go(void **state)
+{
+    uint64_t nodes[150];
+    char name[16];
+
+    for (int i = 0; i < 150; i++) {
+        snprintf(name, sizeof(name), "f%03d", i);
+        world_put(name, 1000, ETAG_1);
+    }
+    world_start();
+    free(host_list(FS_ROOT, true, 200));
+    for (int i = 0; i < 150; i++) {
+        snprintf(name, sizeof(name), "f%03d", i);
+        nodes[i] = host_walk(name);
+    }
+    read_in_order(nodes, 150, false);
+    world.background_loads = 0;
+    read_in_order(nodes, 150, true);
+    assert_int_equal(world.background_loads, 0);
+    read_in_order(nodes, 150, false);
+    assert_true(world.background_loads > 100);
+    read_in_order(nodes, 150, true); // sure again, after a part of them
+    world.background_loads = 0;
+    read_in_order(nodes, 150, true);
+    assert_int_equal(world.background_loads, 0);
+}
+
 static void files_opened_in_random_order_have_not(void **state)
 {
     char name[16];
@@ -563,6 +602,7 @@ int main(void)
         TEST(directories_are_not_opened_as_files),
         TEST(version_without_etag_is_told_by_its_time),
         TEST(files_opened_in_listing_order_have_the_next_ones_fetched),
+        TEST(files_read_in_order_again_are_fetched_ahead_if_the_host_has_let_go),
         TEST(files_opened_in_random_order_have_not),
     };
 

@@ -248,6 +248,77 @@ static void object_that_the_host_has_whole_is_not_fetched(void **state)
     assert_int_equal(status().used, 1);
 }
 
+// As by two ranks of one machine: the second finds what the first has just been given.
+static void that_files_are_opened_twice_says_nothing_of_those_before(void **state)
+{
+    for (int i = 0; i < 100; i++) {
+        read_whole(i);
+        host_release(open_file(i));
+    }
+    world.background_loads = 0;
+    plan_files(100);
+    assert_int_equal(world.background_loads, 100);
+}
+
+// As of a small set that is read after each epoch of a large one.
+static void what_was_left_to_the_host_is_fetched_once_it_has_let_go(void **state)
+{
+    for (int i = 0; i < 150; i++)
+        read_whole(i);
+    for (int i = 100; i < 150; i++)
+        host_release(open_file(i));
+    world.background_loads = 0;
+    plan_files(100);
+    assert_int_equal(world.background_loads, 0);
+    read_whole(99);
+    assert_int_equal(world.background_loads, 99);
+    for (int i = 99; i-- > 0;)
+        read_whole(i);
+    assert_int_equal(world.background_loads, 99);
+    assert_int_equal(status().used, 100);
+}
+
+static void one_file_less_is_not_enough(void **state)
+{
+    for (int i = 0; i < 31; i++)
+        read_whole(i);
+    for (int i = 0; i < 31; i++)
+        host_release(open_file(i));
+    world.background_loads = 0;
+    plan_files(31);
+    assert_int_equal(world.background_loads, 31);
+}
+
+// libos2g: neither what it reads nor what it only opens is kept anywhere.
+static void a_host_without_a_page_cache_has_nothing(void **state)
+{
+    for (int i = 0; i < 40; i++)
+        read_whole(i);
+    world.keeps_no_pages = true;
+    for (int i = 0; i < 40; i++)
+        host_release(open_file(i));
+    for (int i = 40; i < 80; i++)
+        read_whole(i);
+    for (int i = 40; i < 80; i++)
+        host_release(open_file(i));
+    world.keeps_no_pages = false;
+    world.background_loads = 0;
+    plan_files(80);
+    assert_int_equal(world.background_loads, 80);
+}
+
+static void nor_is_it_given_what_another_has(void **state)
+{
+    for (int i = 0; i < 40; i++)
+        read_whole(i);
+    for (int i = 0; i < 40; i++)
+        host_release(open_file(i));
+    world.keeps_no_pages = true;
+    world.background_loads = 0;
+    plan_files(40);
+    assert_int_equal(world.background_loads, 40);
+}
+
 static void file_that_was_opened_first_is_not_fetched_by_the_plan(void **state)
 {
     uint64_t handle = open_file(5);
@@ -495,6 +566,11 @@ int main(void)
         TEST(object_that_the_host_may_have_let_go_is_fetched_again),
         TEST(that_the_host_lets_pages_go_is_believed_of_the_rest),
         TEST(object_that_the_host_has_whole_is_not_fetched),
+        TEST(that_files_are_opened_twice_says_nothing_of_those_before),
+        TEST(what_was_left_to_the_host_is_fetched_once_it_has_let_go),
+        TEST(one_file_less_is_not_enough),
+        TEST(a_host_without_a_page_cache_has_nothing),
+        TEST(nor_is_it_given_what_another_has),
         TEST(file_that_was_opened_first_is_not_fetched_by_the_plan),
         TEST(plan_ends_with_its_handle),
         TEST(plan_may_end_while_it_is_at_work),

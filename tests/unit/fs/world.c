@@ -209,7 +209,11 @@ struct host_request *host_begin(void)
         free(r->names[i].name);
     buf_free(&r->bytes);
     *r = (struct host_request){
-        .fs = {.reply = &host_reply, .unique = ++unique, .uid = 1000, .gid = 1001},
+        .fs = {.reply = &host_reply,
+               .unique = ++unique,
+               .uid = 1000,
+               .gid = 1001,
+               .keeps_pages = !world.keeps_no_pages},
         .room = ARRAY_LEN(r->names),
     };
     return r;

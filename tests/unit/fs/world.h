@@ -40,6 +40,9 @@ struct world {
     unsigned lands, cancelled_lands, fetches;
     uint64_t prefetched, unwanted;
     int load_error;
+
+    // the host
+    bool keeps_no_pages;
 };
 
 extern struct world world; // the doubles have no other way to find it
