@@ -2,7 +2,7 @@
 """The accelerator mode: how fast batches come, and how busy an accelerator is kept.
 
 rate          samples a second when a step takes no time
-utilisation   of an accelerator: the share of time in which it works, after the loader has filled up
+utilisation   of an accelerator: the share of time in which it works
 min_step      the shortest step with a utilisation of 95 %
 at 40 %       the epoch's length at the step that keeps a peer's accelerator 40 % busy
 
@@ -28,10 +28,13 @@ FAST, LONGER = 400, 4
 
 
 def utilisation(record):
-    """Of the steps behind those whose batches were fetched before the first step began."""
-    came, step = record["came"], record["step_s"]
-    skip = min(2 * record["workers"], len(came) // 2)
-    return (len(came) - skip) * step / (record["seconds"] - came[skip])
+    """Over whole turns of the workers, from each batch on that so many follow; None if that is none.
+    Batches come in bursts, one of each worker: from one batch to the next of the same worker it takes
+    as long as that worker needs, however the rest of them lie in between."""
+    came, turn = record["came"], record["workers"]
+    span = max(len(came) // turn - 1, 1) * turn
+    took = [end - begin for begin, end in zip(came, came[span:])]
+    return len(took) * span * record["step_s"] / sum(took) if took else None
 
 
 class Measure:
@@ -74,14 +77,22 @@ class Measure:
                 **{k: record[k] / times for k in parts if record[k] is not None}}
 
     def shortest_step(self, rate):
-        """A little more than the loader's own pace, or so much more that it keeps up; then bisection."""
-        pace = self._setting.batch / rate
-        low, high = 0.8 * pace, 1.3 * pace
-        while not self._keeps_up(high):
-            if high > 20 * pace:
-                raise RuntimeError(f"{self._up.contender.name} never keeps an accelerator {BUSY:.0%} busy")
-            low, high = high, 1.4 * high
-        for _ in range(self._setting.probes + (2 if self.fast else 0) - 1):
+        """Between one that is kept up with and one that is not, around the loader's own pace, by
+        bisection."""
+        high = low = self._setting.batch / rate
+        slowest = 20 * high
+        if self._keeps_up(high):
+            low = 0.8 * high
+            while self._keeps_up(low):
+                high, low = low, 0.8 * low
+        else:
+            high = 1.25 * low
+            while not self._keeps_up(high):
+                if high > slowest:
+                    name = self._up.contender.name
+                    raise RuntimeError(f"{name} never keeps an accelerator {BUSY:.0%} busy")
+                low, high = high, 1.25 * high
+        for _ in range(self._setting.probes + (2 if self.fast else 0)):
             step = (low * high) ** 0.5
             if self._keeps_up(step):
                 high = step
@@ -90,34 +101,42 @@ class Measure:
         return high
 
     def _keeps_up(self, step):
-        samples = self._setting.samples // (1 if self.fast else 2)
+        samples = max(self._setting.samples // (1 if self.fast else 2), self.two_turns())
         return self.epoch("min_step", samples, step)["utilisation"] >= BUSY
+
+    def two_turns(self):
+        """Samples of an epoch of which a utilisation can be told."""
+        return 2 * self._up.workers * self._up.batch
 
 
 def check_bytes(up, store, samples):
-    """A pass in which every byte is compared."""
-    up.open(4, samples // 4)
+    """A pass in which every byte is compared; of batches so small that a worker uses memory again."""
+    up.open(4, samples // 24)
     for key, digest in up.epoch(samples, digests=True)[1].items():
         if digest != store.digest(key):
             raise RuntimeError(f"{up.contender.name}: wrong bytes of {key}")
 
 
 class Setting:
-    """Sides, a store with the data set, and sizes: what measurements share. warm: a fast client has an
+    """Sides, a store with the data set, and sizes: what measurements share. probes: bisections for the
+    shortest step. at_longer: so many times as long are epochs at a fast peer's 40 %, as its workers'
+    first and last bursts would be a good part of them. warm: a fast client has an
     epoch before the one that counts, where epochs are so short that a daemon's first touch of its
     memory would show. records: of all epochs."""
 
-    def __init__(self, sides, store, data, samples, batch, most_workers=16, probes=3, warm=False):
+    def __init__(self, sides, store, data, samples, batch, most_workers=16, probes=3, at_longer=LONGER,
+                 warm=False):
         self.sides, self.store, self.data = sides, store, data
         self.samples, self.batch = samples, batch
-        self.most_workers, self.probes, self.warm = most_workers, probes, warm
+        self.most_workers, self.probes = most_workers, probes
+        self.at_longer, self.warm = at_longer, warm
         self.records = []
 
     @contextlib.contextmanager
     def measure(self, contender):
         """A contender whose bytes have been checked, with as many workers as it needs."""
         with running(contender, self.store, self.data, self.sides) as up:
-            check_bytes(up, self.store, 64)
+            check_bytes(up, self.store, 192)
             measure = Measure(up, self)
             measure.search_workers()
             yield measure
@@ -158,7 +177,8 @@ def compare(setting, clients):
             show(contender.name, **row)
         for peer in PEERS:
             step = 0.4 * setting.batch / result[peer]["rate"]
-            at = {name: measure.epoch(f"at_{peer}_40", setting.samples, step)["seconds"]
+            samples = setting.samples * (setting.at_longer if measures[peer].fast else 1)
+            at = {name: measure.epoch(f"at_{peer}_40", samples, step)["seconds"]
                   for name, measure in measures.items()}
             result[f"at_{peer}_40"] = at
             show(f"at_{peer}_40", **at)
@@ -167,5 +187,6 @@ def compare(setting, clients):
 
 def quick():
     with Sides() as sides, development(sides) as (store, data):
-        setting = Setting(sides, store, data, samples=1024, batch=32, probes=2, warm=True)
+        setting = Setting(sides, store, data, samples=1024, batch=32, probes=0, at_longer=1,
+                          warm=True)
         return compare(setting, contenders.ALL)

@@ -22,7 +22,7 @@ import time
 
 import torch
 import torch.nested._internal.nested_tensor  # noqa: F401: else every worker imports it, at 0.6 s of CPU
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 SHAPE = (3, 224, 224)
 SAMPLE = SHAPE[0] * SHAPE[1] * SHAPE[2]
@@ -51,10 +51,14 @@ class Rooms:
         self.samples = 0  # of the largest batch; told before there are workers
         self._rooms = []
 
+    @staticmethod
+    def make(_):
+        """In a worker that starts: no epoch is to pay for it."""
+        rooms = get_worker_info().dataset.rooms
+        rooms._rooms = [rooms._new() for _ in range(Rooms.READY)]
+
     def take(self, samples):
         """For a batch: as a tensor and as bytes."""
-        if not self._rooms:
-            self._rooms = [self._new() for _ in range(self.READY)]
         room = next((room for room in self._rooms if not room[-1]), None)
         if room is None:
             room = self._new()
@@ -140,7 +144,8 @@ class ByWorkers:
     def open(self, workers, batch):
         self.data.rooms.samples = batch
         self.loader = DataLoader(self.data, batch_sampler=self.sampler, collate_fn=whole,
-                                 num_workers=workers, persistent_workers=True)
+                                 num_workers=workers, persistent_workers=True,
+                                 worker_init_fn=Rooms.make)
 
     def epoch(self, batches):
         self.order.batches = batches
@@ -190,7 +195,7 @@ class ByShards:
     def open(self, workers, batch):
         self.data.rooms.samples = batch
         self.loader = DataLoader(self.data, batch_size=None, collate_fn=whole, num_workers=workers,
-                                 persistent_workers=True)
+                                 persistent_workers=True, worker_init_fn=Rooms.make)
 
     def epoch(self, batches):
         shards = (index // Shards.SAMPLES for index in itertools.chain.from_iterable(batches))

@@ -23,13 +23,13 @@ ENOUGH = 0.97  # utilisation from which longer steps tell nothing new
 
 def _compare(sides, clients, store=accelerator.development, samples=1024, batch=32, **options):
     with store(sides, **options) as (bucket, data):
-        setting = Setting(sides, bucket, data, samples, batch, most_workers=32, probes=4)
+        setting = Setting(sides, bucket, data, samples, batch, most_workers=32, probes=2)
         return accelerator.compare(setting, clients), setting
 
 
 def compare(sides):
     """Every client on os2g-s3d."""
-    return _compare(sides, contenders.EVERY, samples=2048, batch=64)
+    return _compare(sides, contenders.EVERY, samples=2048)
 
 
 def compare_tls(sides):
@@ -64,21 +64,18 @@ def controls(sides):
 
 
 def curve(sides):
-    """Utilisation over the time of a step, of the whole epoch with its start: workers deliver in bursts,
-    and the rest of a short epoch may be a single one."""
+    """Utilisation over the time of a step."""
     result = {}
     with accelerator.development(sides) as (store, data):
         setting = Setting(sides, store, data, 512, 32)
         for contender in contenders.EVERY:
             with setting.measure(contender) as measure:
                 points = result[contender.name] = []
-                samples = setting.samples * (3 if measure.fast else 1)
+                samples = max(setting.samples * (3 if measure.fast else 1), measure.two_turns())
                 for step in STEPS_MS:
                     record = measure.epoch("curve", samples, step / 1e3)
-                    busy = len(record["came"]) * record["step_s"] / record["seconds"]
-                    points.append({**{k: record[k] for k in ("step_s", "seconds", "rate")},
-                                   "utilisation": busy})
-                    if busy > ENOUGH:
+                    points.append({k: record[k] for k in ("step_s", "seconds", "rate", "utilisation")})
+                    if record["utilisation"] > ENOUGH:
                         break
             show(contender.name, steps=len(points), last_step_ms=points[-1]["step_s"] * 1e3)
     return result, setting
@@ -121,6 +118,14 @@ SECTIONS = {f.__name__: f for f in (compare, compare_tls, compare_ceph, controls
                                     device_curve, cpu)}
 
 
+def revision():
+    """Of the source, where that is known."""
+    try:
+        return _first_line("git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*")
+    except (OSError, IndexError):
+        return None
+
+
 def _first_line(*command):
     return subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False).stdout.splitlines()[0]
@@ -155,7 +160,7 @@ def run(names):
         with Sides() as sides:
             result, setting = SECTIONS[name](sides)
         done[name] = result
-        whole = {"section": name, "machine": machine(), "date": datetime.date.today().isoformat(),
+        whole = {"section": name, "machine": machine(), "revision": revision(), "date": datetime.date.today().isoformat(),
                  "store": "ceph" if name.endswith("_ceph") else "os2g-s3d",
                  "tls": name.endswith("_tls"),
                  "latency": None if name.endswith("_ceph") else accelerator.LATENCY,

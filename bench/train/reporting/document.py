@@ -76,11 +76,11 @@ def machine(results):
                   number(m.get("memory_gib"))] for m in machines.values()], words=3)
     yield "Versions: " + "; ".join(f"{name} {', '.join(sorted(found))}"
                                    for name, found in sorted(versions.items())) + "."
-    yield table(["section", "date", "store", "latency", "samples", "batch", "epochs measured"],
+    yield table(["section", "date", "revision", "store", "latency", "samples", "batch", "epochs measured"],
                 [[f"[{s.name}](../bench/results/train/{s.name}.json)", s.raw.get("date", NONE),
-                  store(s) + (", TLS" if s.raw.get("tls") else ""),
+                  s.raw.get("revision") or NONE, store(s) + (", TLS" if s.raw.get("tls") else ""),
                   s.raw.get("latency") or NONE, number(s.samples), number(s.raw.get("batch")),
-                  len(s.records)] for s in results.sections.values()], words=4)
+                  len(s.records)] for s in results.sections.values()], words=5)
 
 
 METHOD = f"""## How it was measured
@@ -93,10 +93,9 @@ METHOD = f"""## How it was measured
 - **Samples/s** is that of an epoch whose steps take no time (a longer one for fast clients). Its **CPU** is
   what the kernel counted for all processes of a side, and is told for 1,000 samples. *Busy cores* has the
   store's CPU in it, too: where it comes to what the machine has, the machine was the limit.
-- **Utilisation** is the part of the time in which the accelerator works, behind the batches that were fetched
-  before its first step (in the curve: of the whole epoch). The **shortest step** is the shortest time of a
-  step with a utilisation of 95 %, found by bisection; it flatters slow clients with many workers by up to a
-  fifth, whose batches come in bursts.
+- **Utilisation** is the part of the time in which the accelerator works, over whole turns of the workers: what
+  was fetched before its first step does not count, nor where in a burst of batches an epoch ends. The
+  **shortest step** is the shortest time of a step with a utilisation of 95 %, found by bisection.
 - **At 40 %**: a step's time is chosen so that the peer's accelerator is busy for 40 % of the time at the
   peer's own rate; all clients run with it.
 - Clients are measured one after the other, in the same run and against the same store; "×" is a ratio within a

@@ -37,6 +37,10 @@ class Section:
     def figure(self, row, name):
         return (self.result.get(row) or {}).get(name)
 
+    def samples_of(self, what):
+        """Of the epochs that measured this; None if there is no such record."""
+        return next((r["samples"] for r in self.records if r.get("what") == what), None)
+
     def per_thousand(self, row, name):
         """Of what a row tells of an epoch: what 1,000 samples took."""
         value = row.get(name)

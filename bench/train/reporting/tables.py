@@ -67,7 +67,11 @@ def epoch_times(section):
             cells += [number(section.figure(f"at_{peer}_40", name)),
                       times(verdicts.epoch_time(section, peer, name))]
         rows.append(cells)
-    return ["How long an epoch takes at the same step time for all:", table(heads, rows)] if rows else []
+    said = "How long an epoch takes at the same step time for all"
+    sizes = {peer: section.samples_of(f"at_{peer}_40") for peer in peers}
+    if all(sizes.values()):
+        said += "; " + listed(f"{number(n)} samples at {verdicts.PEERS[peer]}'s" for peer, n in sizes.items())
+    return [f"{said}:", table(heads, rows)] if rows else []
 
 
 def comparison(name, title, about, plot=False):
