@@ -9,8 +9,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-// Of one host. A memfd may claim any size, and a process has 128 TiB of addresses for all its
-// hosts.
+// Of one host, of each kind. A memfd may claim any size, and a process has 128 TiB of addresses for
+// all its hosts.
 #define BYTES_MAX (8192 * GIB)
 // Of all hosts: what is left must do for everything else, or no memory is to be had.
 #define MAPPED_MAX (64 * 1024 * GIB)
@@ -28,12 +28,18 @@ struct region {
     void *engine_memory;
 };
 
+struct room { // what the regions of one kind take of it, those that are leaving, too
+    size_t n;
+    uint64_t bytes;
+};
+
 struct region_map {
-    struct region *live[REGIONS_MAX]; // by address
+    struct region *live[REGIONS_MAX + WINDOWS_MAX]; // by address
     size_t n_live;
-    struct region *leaving[REGIONS_MAX];
+    struct region *leaving[REGIONS_MAX + WINDOWS_MAX];
     size_t n_leaving;
-    uint64_t bytes, last_id;
+    struct room mapped, windows;
+    uint64_t last_id;
     size_t n_gpu_memory;
     struct region_file gpu_memory[];
 };
@@ -140,23 +146,32 @@ static bool valid(const struct region_info *i)
 
 static int admit(const struct region_map *m, const struct region_info *info, bool mapped)
 {
+    const struct room *room = mapped ? &m->mapped : &m->windows;
+
     if (!valid(info))
         return -EINVAL;
     if (collides(m, info, mapped))
         return -EEXIST;
-    if (m->n_live + m->n_leaving >= REGIONS_MAX || info->size > BYTES_MAX - m->bytes)
+    if (room->n >= (mapped ? REGIONS_MAX : WINDOWS_MAX) || info->size > BYTES_MAX - room->bytes)
         return -ENOBUFS;
     return 0;
+}
+
+static struct room *room_of(struct region_map *m, const struct region *r)
+{
+    return r->base ? &m->mapped : &m->windows;
 }
 
 static uint64_t insert(struct region_map *m, struct region *r)
 {
     size_t at = upper_bound(m, r->info.addr);
+    struct room *room = room_of(m, r);
 
     memmove(&m->live[at + 1], &m->live[at], (m->n_live - at) * sizeof(struct region *));
     m->live[at] = r;
     m->n_live++;
-    m->bytes += r->info.size;
+    room->n++;
+    room->bytes += r->info.size;
     r->id = ++m->last_id;
     return r->id;
 }
@@ -298,9 +313,12 @@ void region_remove_begin(struct region_map *m, uint64_t id)
 void region_remove_end(struct region_map *m, uint64_t id)
 {
     for (size_t i = 0; i < m->n_leaving; i++) {
+        struct room *room = room_of(m, m->leaving[i]);
+
         if (m->leaving[i]->id != id)
             continue;
-        m->bytes -= m->leaving[i]->info.size;
+        room->n--;
+        room->bytes -= m->leaving[i]->info.size;
         region_free(m->leaving[i]);
         m->leaving[i] = m->leaving[--m->n_leaving];
         return;

@@ -15,7 +15,9 @@
 
 struct region_map;
 
-#define REGIONS_MAX 128 // of one host; what GET_MAX_MEM_SLOTS answers
+// Of one host. Neither kind takes room of the other's: a host is told how many of each it may have.
+#define REGIONS_MAX 128 // mapped; what GET_MAX_MEM_SLOTS answers
+#define WINDOWS_MAX 32
 
 enum region_kind {
     REGION_HOST, // mapped here: addressable
@@ -39,10 +41,10 @@ struct region_map *region_map_new(const struct region_file *gpu_memory, size_t n
 void region_map_free(struct region_map *m); // nobody uses a piece any more; NULL is allowed
 
 // fd: to be mapped, becomes the map's on success (it is closed: nobody else may use it then). 0;
-// -EINVAL (empty, overflow, beyond the file's end); -EEXIST (overlaps another); -ENOBUFS (too many,
-// or more than 8 TiB in all, or more of all hosts than there are addresses for); -ENOTSUP (neither
-// memfd, tmpfs or huge pages nor declared by the operator); or -errno of mmap. *ret_id: never 0,
-// not used again.
+// -EINVAL (empty, overflow, beyond the file's end); -EEXIST (overlaps another); -ENOBUFS (too many
+// of its kind, or more than 8 TiB of it, or more of all hosts than there are addresses for);
+// -ENOTSUP (neither memfd, tmpfs or huge pages nor declared by the operator); or -errno of mmap.
+// *ret_id: never 0, not used again.
 int region_add(struct region_map *m, const struct region_info *r, int fd, uint64_t *ret_id);
 // A window of engine memory (gdd/engine.h), not mapped.
 int region_add_window(struct region_map *m, const struct region_info *r, void *engine_memory,

@@ -8,9 +8,10 @@
 
 #include "front/vhost/virtq.h"
 #include "fuse/fuse_session.h"
+#include "gdd/region.h"
 #include "wire/ops.h"
 
-#define SESSION_WINDOWS 32
+#define SESSION_WINDOWS WINDOWS_MAX
 
 struct session_head {
     uint64_t magic; // 0: new

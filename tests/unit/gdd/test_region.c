@@ -120,6 +120,36 @@ static void many_regions_are_found_whatever_their_order(void **state)
     }
 }
 
+static struct region_info window(unsigned i)
+{
+    return (struct region_info){.addr = ADDR + GIB + i * PAGE, .size = PAGE};
+}
+
+static void windows_and_what_is_mapped_take_no_room_of_each_other_s(void **state)
+{
+    struct region_info w = window(WINDOWS_MAX);
+    uint64_t id, last = 0;
+
+    for (unsigned i = 0; i < WINDOWS_MAX; i++) {
+        struct region_info one = window(i);
+
+        assert_int_equal(region_add_window(*state, &one, NULL, &last), 0);
+    }
+    assert_int_equal(region_add_window(*state, &w, NULL, &id), -ENOBUFS);
+    for (unsigned i = 0; i < REGIONS_MAX; i++)
+        assert_int_equal(add(*state, info(i * PAGE, PAGE, 0), memory_new(PAGE, true), &id), 0);
+    assert_int_equal(add(*state, info(REGIONS_MAX * PAGE, PAGE, 0), memory_new(PAGE, true), &id),
+                     -ENOBUFS);
+    // one that is leaving still takes room, of its own kind's
+    region_remove_begin(*state, last);
+    assert_int_equal(region_add_window(*state, &w, NULL, &id), -ENOBUFS);
+    region_remove_end(*state, last);
+    assert_int_equal(region_add_window(*state, &w, NULL, &id), 0);
+    assert_int_equal(add(*state, info(REGIONS_MAX * PAGE, PAGE, 0), memory_new(PAGE, true), &id),
+                     -ENOBUFS);
+    assert_int_equal(region_count(*state), REGIONS_MAX + WINDOWS_MAX);
+}
+
 static void what_is_not_there_is_not_added(void **state)
 {
     uint64_t id;
@@ -156,18 +186,25 @@ static void regions_do_not_overlap(void **state)
 static void one_host_cannot_take_all_addresses(void **state)
 {
     struct region_info i = {.addr = 0, .size = 4096 * GIB};
-    uint64_t id;
+    uint64_t id, other;
 
     assert_int_equal(region_add_window(*state, &i, NULL, &id), 0);
     i.addr += i.size;
     assert_int_equal(region_add_window(*state, &i, NULL, &id), 0);
     i.addr += i.size;
     i.size = PAGE;
-    assert_int_equal(add(*state, i, memory_new(PAGE, true), &id), -ENOBUFS);
+    assert_int_equal(region_add_window(*state, &i, NULL, &other), -ENOBUFS);
     region_remove_begin(*state, id);
-    assert_int_equal(add(*state, i, memory_new(PAGE, true), &id), -ENOBUFS);
+    assert_int_equal(region_add_window(*state, &i, NULL, &other), -ENOBUFS);
     region_remove_end(*state, id);
+    assert_int_equal(region_add_window(*state, &i, NULL, &other), 0);
+    // a GPU's memory takes no addresses here
+    i.addr += i.size;
     assert_int_equal(add(*state, i, memory_new(PAGE, true), &id), 0);
+    i.addr += i.size;
+    i.user_addr = i.size;
+    i.size = 8192 * GIB;
+    assert_int_equal(add(*state, i, memory_new(i.size, true), &id), -ENOBUFS);
 }
 
 static void all_hosts_together_cannot_take_all_addresses(void **state)
@@ -362,6 +399,7 @@ int main(void)
         TEST(an_offset_within_a_page_is_honoured),
         TEST(a_piece_ends_with_its_region),
         TEST(many_regions_are_found_whatever_their_order),
+        TEST(windows_and_what_is_mapped_take_no_room_of_each_other_s),
         TEST(what_is_not_there_is_not_added),
         TEST(regions_do_not_overlap),
         TEST(one_host_cannot_take_all_addresses),

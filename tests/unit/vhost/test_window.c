@@ -7,6 +7,7 @@
 
 #include "cuda/cuda.h"
 #include "gdd/engine.h"
+#include "gdd/region.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +212,33 @@ static void there_are_so_many_windows_and_no_more(void **state)
     assert_int_equal(region(&in), 0);
 }
 
+static void share_piece(uint64_t addr)
+{
+    int fd = memfd_create("piece", MFD_CLOEXEC);
+
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    device_do(&device,
+              (struct vhost_command){
+                  .kind = VHOST_REGION_ADD,
+                  .session = 7,
+                  .region = {.addr = addr, .user_addr = addr, .size = 4096},
+              },
+              fd);
+    close(fd);
+}
+
+static void windows_leave_a_host_all_its_other_memory(void **state)
+{
+    struct os2g_region_in in = window(OS2G_REGION_ADD_CUDA_IPC);
+
+    for (; region(&in) == 0; in.addr += SIZE)
+        ;
+    // one is the host's already; GET_MAX_MEM_SLOTS has told it how many
+    for (uint64_t i = 1; i < REGIONS_MAX; i++)
+        share_piece(2 * WINDOW + i * 4096);
+    assert_int_not_equal(host_lookup(&host, FUSE_ROOT_ID, "dir"), 0);
+}
+
 static void what_waits_for_a_window_that_goes_ends(void **state)
 {
     const struct os2g_region_in wait = window(OS2G_REGION_WAIT);
@@ -289,6 +317,7 @@ int main(int argc, char **argv)
         TEST(memory_that_cannot_be_opened_says_why),
         TEST(windows_that_make_no_sense_are_refused),
         TEST(there_are_so_many_windows_and_no_more),
+        TEST(windows_leave_a_host_all_its_other_memory),
         TEST(what_waits_for_a_window_that_goes_ends),
         TEST(a_session_may_end_with_its_windows),
         TEST(a_guest_has_no_windows),
