@@ -103,9 +103,27 @@ static unsigned present_session(struct vhost *v, bool *ret_up)
     return generation;
 }
 
+// Whether the device refuses because it has as many regions as it takes: so many, or 0. Asked under
+// the lock under which it has refused (control.lock): another thread may take a region away next.
+static int look_for_room(struct vhost *v, unsigned *ret_full)
+{
+    struct vhost_session *s = v->locked.session;
+    uint64_t most;
+    int rc = session_regions_max(s, &most, deadline_of(v));
+
+    if (rc < 0) {
+        lost(v);
+        return -ENOTCONN;
+    }
+    *ret_full = s->n_regions >= most ? s->n_regions : 0;
+    return -EREMOTEIO;
+}
+
 // In the present session, if there is one, and in those to come. generation: the one in which the
-// window was asked for; -EAGAIN: there is another.
-static int share(struct vhost *v, struct transport_memory *m, unsigned generation)
+// window was asked for; -EAGAIN: there is another. -EREMOTEIO: refused, *ret_full as of
+// look_for_room.
+static int share(struct vhost *v, struct transport_memory *m, unsigned generation,
+                 unsigned *ret_full)
 {
     bool up, same;
     int rc = 0;
@@ -121,71 +139,42 @@ static int share(struct vhost *v, struct transport_memory *m, unsigned generatio
         lost(v);
         rc = 0;
     }
+    if (rc == -EREMOTEIO)
+        rc = look_for_room(v, ret_full);
     if (rc == 0)
         list_push_back(&v->control.memories, &m->link);
     pthread_mutex_unlock(&v->control.lock.mutex);
     return rc;
 }
 
-// How many regions of the session's the device has of memories, or of those that are a GPU's.
-static unsigned count(const struct vhost *v, bool cuda)
+#define WHAT_MAKES_ROOM                                                                            \
+    "free buffers (a loader's are its batches), make fewer and larger ones, or open another "      \
+    "connection"
+
+// full: as of share.
+static int explain(int error, unsigned full)
 {
-    unsigned n = 0;
-
-    list_for_each (it, &v->control.memories) {
-        const struct transport_memory *m = list_entry(it, struct transport_memory, link);
-
-        n += cuda ? m->cuda : m->fd >= 0;
-    }
-    return n;
-}
-
-static int too_many(unsigned there_are, const char *memory)
-{
-    return client_fail(
-        -ENOSPC,
-        "the daemon takes no more pieces of %s of one connection than the %u that it "
-        "has: free buffers (a loader's are its batches), make fewer and larger ones, "
-        "or open another connection",
-        memory, there_are);
-}
-
-// Why the daemon has refused memory.
-static int explain_refusal(struct vhost *v)
-{
-    unsigned there_are;
-    uint64_t most = 0;
-    int rc = 0;
-    bool up;
-
-    pthread_mutex_lock(&v->control.lock.mutex);
-    there_are = 1 + count(v, false); // with that of the rings
-    present_session(v, &up);
-    if (up)
-        rc = session_regions_max(v->locked.session, &most, deadline_of(v));
-    if (rc < 0)
-        lost(v);
-    pthread_mutex_unlock(&v->control.lock.mutex);
-    if (!up || rc < 0)
-        return client_fail_errno(-ENOTCONN, "sharing memory with the daemon");
-    if (there_are >= most)
-        return too_many(there_are, "memory");
+    if (error != -EREMOTEIO)
+        return client_fail_errno(error, "sharing memory with the daemon");
+    if (full)
+        return client_fail(-ENOSPC,
+                           "the daemon takes no more pieces of memory of one connection than the "
+                           "%u that it has: " WHAT_MAKES_ROOM,
+                           full);
     return client_fail(-EINVAL, "the daemon does not take this memory: it is to be a memfd, or in "
                                 "tmpfs or hugetlbfs");
 }
 
-static int explain_refusal_cuda(struct vhost *v, int error)
+static int explain_cuda(int error, unsigned full)
 {
-    unsigned there_are;
-
-    if (error == -EREMOTEIO)
+    if (error == -ENOSPC) // of the window
+        return client_fail(error, "the daemon opens no more pieces of GPU memory of one "
+                                  "connection: " WHAT_MAKES_ROOM);
+    if (error == -EREMOTEIO && !full)
         return client_fail(-EOPNOTSUPP, "the daemon cannot open this GPU memory");
-    if (error != -ENOSPC)
+    if (error != -EREMOTEIO)
         return client_fail_errno(error, "sharing GPU memory with the daemon");
-    pthread_mutex_lock(&v->control.lock.mutex);
-    there_are = count(v, true);
-    pthread_mutex_unlock(&v->control.lock.mutex);
-    return too_many(there_are, "GPU memory");
+    return explain(error, full);
 }
 
 int vhost_memory_add(struct transport *t, struct transport_memory **ret, void *base, uint64_t size,
@@ -193,15 +182,15 @@ int vhost_memory_add(struct transport *t, struct transport_memory **ret, void *b
 {
     struct vhost *v = from_base(t);
     struct transport_memory *m = new_memory(v, size);
+    unsigned full = 0;
     int rc;
 
     m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     m->fd_offset = fd_offset;
-    rc = m->fd < 0 ? -errno : share(v, m, 0);
+    rc = m->fd < 0 ? -errno : share(v, m, 0, &full);
     if (rc < 0) {
         free_memory(m);
-        return rc == -EREMOTEIO ? explain_refusal(v)
-                                : client_fail_errno(rc, "sharing memory with the daemon");
+        return explain(rc, full);
     }
     *ret = m;
     return 0;
@@ -223,13 +212,52 @@ static int region_call(struct vhost *v, struct transport_memory *m, uint32_t op,
     return call_run(&v->base, &call);
 }
 
+// Of that session, if it is still there. A daemon that does not say that it has taken the window
+// away any more: the session ends, and with it what it may touch.
+static int remove_window(struct vhost *v, struct transport_memory *m, unsigned generation)
+{
+    int rc = region_call(v, m, OS2G_REGION_REMOVE, generation);
+    bool up;
+
+    if (rc == 0 || rc == -ENOENT) // nothing of it is there
+        return 0;
+    pthread_mutex_lock(&v->control.lock.mutex);
+    if (present_session(v, &up) == generation)
+        lost(v);
+    pthread_mutex_unlock(&v->control.lock.mutex);
+    return rc;
+}
+
+// The window, then its descriptor, in whatever session is there.
+static int share_cuda(struct vhost *v, struct transport_memory *m, unsigned *ret_generation,
+                      unsigned *ret_full)
+{
+    uint64_t deadline_ns = deadline_of(v);
+    bool may_be_there, another; // session
+    int rc;
+
+    do {
+        *ret_generation = transport_generation(&v->base);
+        rc = region_call(v, m, add_op(m), *ret_generation);
+        may_be_there = rc == 0 || rc == -ETIMEDOUT;
+        if (rc == 0)
+            rc = share(v, m, *ret_generation, ret_full);
+        if (rc == -EAGAIN)
+            rc = -ENOTCONN; // with it the window has gone
+        else if (rc < 0 && may_be_there)
+            remove_window(v, m, *ret_generation);
+        another = rc == -ENOTCONN && transport_generation(&v->base) != *ret_generation;
+    } while (another && clock_monotonic_ns() < deadline_ns);
+    return rc;
+}
+
 int vhost_memory_add_cuda(struct transport *t, struct transport_memory **ret, int device,
                           const uint8_t uuid[16], int fd, const void *handle,
                           uint64_t handle_offset, uint64_t size)
 {
     struct vhost *v = from_base(t);
     struct transport_memory *m = new_memory(v, size);
-    unsigned generation = 0;
+    unsigned generation = 0, full = 0;
     int rc = 0;
 
     m->cuda = true;
@@ -240,15 +268,8 @@ int vhost_memory_add_cuda(struct transport *t, struct transport_memory **ret, in
         memcpy(m->handle, handle, sizeof(m->handle));
     if (fd >= 0 && (m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         rc = -errno;
-    while (rc == 0) {
-        generation = transport_generation(t);
-        rc = region_call(v, m, add_op(m), generation);
-        if (rc == 0)
-            rc = share(v, m, generation);
-        if (rc != -EAGAIN && rc != -ENOTCONN)
-            break;
-        rc = 0; // another session has come
-    }
+    if (rc == 0)
+        rc = share_cuda(v, m, &generation, &full);
     if (rc == 0) {
         rc = region_call(v, m, OS2G_REGION_WAIT, generation);
         if (rc == -ENOTCONN) // the next session knows of it, too
@@ -258,7 +279,7 @@ int vhost_memory_add_cuda(struct transport *t, struct transport_memory **ret, in
     }
     if (rc < 0) {
         free_memory(m);
-        return explain_refusal_cuda(v, rc);
+        return explain_cuda(rc, full);
     }
     *ret = m;
     return 0;
@@ -332,14 +353,11 @@ void vhost_memory_cut(struct transport *t, struct transport_memory *m)
     generation = present_session(v, &up);
     pthread_mutex_unlock(&v->control.lock.mutex);
     if (up && m->cuda)
-        rc = region_call(v, m, OS2G_REGION_REMOVE, generation);
-    if (rc == -ENOENT)
-        rc = 0; // nothing of it is there
+        rc = remove_window(v, m, generation);
     pthread_mutex_lock(&v->control.lock.mutex);
     up = up && present_session(v, &still_up) == generation && still_up;
     if (up && rc == 0 && m->fd >= 0)
         rc = session_region_remove(v->locked.session, m->address, m->size, deadline_of(v));
-    // A daemon that does not say so any more: its session ends, and with it what it may touch.
     if (up && rc < 0)
         lost(v);
     pthread_mutex_unlock(&v->control.lock.mutex);

@@ -82,13 +82,19 @@ static int region_message(struct vhost_session *s, uint32_t request, uint64_t ad
 int session_region_add(struct vhost_session *s, uint64_t address, uint64_t size, int fd,
                        uint64_t fd_offset, uint64_t deadline_ns)
 {
-    return region_message(s, VHOST_USER_ADD_MEM_REG, address, size, fd, fd_offset, deadline_ns);
+    int rc = region_message(s, VHOST_USER_ADD_MEM_REG, address, size, fd, fd_offset, deadline_ns);
+
+    s->n_regions += rc == 0;
+    return rc;
 }
 
 int session_region_remove(struct vhost_session *s, uint64_t address, uint64_t size,
                           uint64_t deadline_ns)
 {
-    return region_message(s, VHOST_USER_REM_MEM_REG, address, size, -1, 0, deadline_ns);
+    int rc = region_message(s, VHOST_USER_REM_MEM_REG, address, size, -1, 0, deadline_ns);
+
+    s->n_regions -= rc == 0;
+    return rc;
 }
 
 int session_regions_max(struct vhost_session *s, uint64_t *ret, uint64_t deadline_ns)

@@ -21,6 +21,7 @@ struct vhost_session {
     struct ring hiprio, requests;
     struct slots hiprio_slots, slots;
     uint32_t max_read;
+    unsigned n_regions; // that the device has, that of the rings among them
     char release[16];
     struct source source; // what the daemon has told that it serves
 

@@ -21,6 +21,7 @@
 
 #define HOSTS_MAX   32
 #define REGIONS_MAX 32
+#define WINDOWS_MAX 2
 #define HELD_MAX    2048
 #define MAX_READ    (1 * MIB)
 
@@ -76,7 +77,7 @@ struct host {
     struct region regions[REGIONS_MAX];
     struct queue queues[2];
     struct chain held[HELD_MAX];
-    unsigned n_held;
+    unsigned n_held, n_windows;
 };
 
 struct fake_device {
@@ -316,6 +317,27 @@ static void answer_fetch(struct host *h, struct queue *q, const struct chain *c,
     reply(h, q, c, -ENOENT, NULL, 0);
 }
 
+static int carry_out_region(struct host *h, const uint8_t *arg)
+{
+    struct os2g_region_in in;
+
+    memcpy(&in, arg, sizeof(in));
+    if (h->device->fault != FAKE_GPU)
+        return -ENOSYS;
+    if (in.op == OS2G_REGION_WAIT)
+        return 0;
+    if (in.op == OS2G_REGION_REMOVE) {
+        h->n_windows--;
+        h->device->counts.windows--;
+        return 0;
+    }
+    if (h->n_windows == WINDOWS_MAX)
+        return -ENOSPC;
+    h->n_windows++;
+    h->device->counts.windows++;
+    return 0;
+}
+
 // False: the connection is to be closed.
 static bool carry_out(struct host *h, struct queue *q, const struct chain *c)
 {
@@ -407,6 +429,9 @@ static bool carry_out(struct host *h, struct queue *q, const struct chain *c)
         push(h, q, c->head, 0);
         break;
     }
+    case OS2G_OP_REGION:
+        reply(h, q, c, carry_out_region(h, arg), NULL, 0);
+        break;
     case FUSE_INTERRUPT:
         f->counts.interrupts++;
         reply(h, q, c, -EAGAIN, NULL, 0);

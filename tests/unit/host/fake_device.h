@@ -23,13 +23,14 @@ enum fake_fault {
     FAKE_NO_HELLO,   // HELLO is answered -ENOSYS
     FAKE_REFUSE,     // memory beyond the first region is refused
     FAKE_SILENT,     // messages are not answered
+    FAKE_GPU,        // GPU memory is opened: two windows of each host
     FAKE_ERROR,      // READ and FETCH are answered -EIO
     FAKE_OTHER_ETAG, // files have other versions
 };
 
 struct fake_counts {
     _Atomic unsigned connections, hellos, reads, fetches, interrupts, forgotten, released, opens,
-        regions, kicks, held;
+        regions, windows, kicks, held;
 };
 
 // Listens at path until it is ended.

@@ -89,6 +89,65 @@ static void gpu_memory_that_the_daemon_cannot_open_is_pulled_into(void **state)
     os2g_buffer_free(b);
 }
 
+static void fill_with_pieces(struct os2g *c, struct os2g_buffer *b[64], unsigned *ret_n)
+{
+    while (os2g_buffer_alloc(c, &b[*ret_n], MIB, OS2G_MEMORY_HOST, 0) == 0)
+        assert_true(++*ret_n < 64);
+}
+
+static void gpu_memory_beyond_all_pieces_says_so_and_leaves_no_window(void **state)
+{
+    struct world *w = *state;
+    struct os2g_buffer *b[64], *gpu;
+    unsigned n = 0;
+
+    setenv("OS2G_CUDA", "open", 1);
+    fake_device_set(w->device, FAKE_GPU);
+    fill_with_pieces(w->c, b, &n);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(os2g_buffer_alloc(w->c, &gpu, MIB, OS2G_MEMORY_CUDA, 0), -ENOSPC);
+        assert_non_null(
+            strstr(os2g_last_error(), "pieces of memory of one connection than the 32"));
+    }
+    assert_int_equal(fake_device_counts(w->device)->windows, 0);
+    os2g_buffer_free(b[--n]);
+    gpu = alloc_gpu(w, MIB);
+    assert_int_equal(fake_device_counts(w->device)->windows, 1);
+    os2g_buffer_free(gpu);
+    while (n)
+        os2g_buffer_free(b[--n]);
+    assert_int_equal(w->lost, 0);
+}
+
+static void more_gpu_memory_than_the_daemon_opens_says_so(void **state)
+{
+    struct world *w = *state;
+    struct os2g_buffer *b[2], *third;
+
+    setenv("OS2G_CUDA", "open", 1);
+    fake_device_set(w->device, FAKE_GPU);
+    for (unsigned i = 0; i < ARRAY_LEN(b); i++)
+        b[i] = alloc_gpu(w, MIB);
+    assert_int_equal(os2g_buffer_alloc(w->c, &third, MIB, OS2G_MEMORY_CUDA, 0), -ENOSPC);
+    assert_non_null(strstr(os2g_last_error(), "opens no more pieces of GPU memory"));
+    for (unsigned i = 0; i < ARRAY_LEN(b); i++)
+        os2g_buffer_free(b[i]);
+    assert_int_equal(fake_device_counts(w->device)->windows, 0);
+}
+
+static void gpu_memory_does_not_wait_for_ever_for_a_daemon_that_has_gone(void **state)
+{
+    struct world *w = *state;
+    struct os2g *c = world_connect(w, 8, 300);
+    struct os2g_buffer *b;
+
+    setenv("OS2G_CUDA", "open", 1);
+    fake_device_free(w->device);
+    w->device = NULL;
+    assert_int_equal(os2g_buffer_alloc(c, &b, MIB, OS2G_MEMORY_CUDA, 0), -ENOTCONN);
+    os2g_close(c);
+}
+
 static void allocated_memory_is_zeroed(void **state)
 {
     struct world *w = *state;
@@ -470,6 +529,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(gpu_memory_that_the_daemon_cannot_open_is_pulled_into),
+        TEST(gpu_memory_beyond_all_pieces_says_so_and_leaves_no_window),
+        TEST(more_gpu_memory_than_the_daemon_opens_says_so),
+        TEST(gpu_memory_does_not_wait_for_ever_for_a_daemon_that_has_gone),
         TEST(allocated_memory_is_zeroed),
         TEST(an_object_is_fetched_into_gpu_memory),
         TEST(a_part_of_an_allocation_of_the_callers_can_be_registered),

@@ -355,6 +355,48 @@ static void more_pieces_of_memory_than_the_daemon_takes_are_an_error_that_says_s
         os2g_buffer_free(b[--n]);
 }
 
+#define ROUNDS 300
+
+static void *free_and_make(void *arg)
+{
+    struct world *w = arg;
+    struct os2g_buffer *b;
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        int rc = os2g_buffer_alloc(w->c, &b, 4096, OS2G_MEMORY_HOST, 0);
+
+        if (rc == 0)
+            os2g_buffer_free(b);
+        else if (rc != -ENOSPC)
+            return "a refusal for another reason than room";
+    }
+    return NULL;
+}
+
+// Others free theirs meanwhile.
+static void a_refusal_for_want_of_room_is_told_as_that_whatever_other_threads_do(void **state)
+{
+    struct world *w = *state;
+    struct os2g_buffer *b[64];
+    pthread_t threads[8];
+    unsigned n = 0;
+
+    while (os2g_buffer_alloc(w->c, &b[n], 4096, OS2G_MEMORY_HOST, 0) == 0)
+        assert_true(++n < ARRAY_LEN(b));
+    os2g_buffer_free(b[--n]);
+    for (unsigned i = 0; i < ARRAY_LEN(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, free_and_make, w), 0);
+    for (unsigned i = 0; i < ARRAY_LEN(threads); i++) {
+        void *wrong;
+
+        pthread_join(threads[i], &wrong);
+        if (wrong)
+            fail_msg("%s", (char *)wrong);
+    }
+    while (n)
+        os2g_buffer_free(b[--n]);
+}
+
 static void a_daemon_that_answers_no_message_is_given_up(void **state)
 {
     struct world *w = *state;
@@ -391,6 +433,7 @@ int main(void)
         T(versions_that_differ_are_told_apart),
         T(memory_that_the_daemon_refuses_is_an_error),
         T(more_pieces_of_memory_than_the_daemon_takes_are_an_error_that_says_so),
+        T(a_refusal_for_want_of_room_is_told_as_that_whatever_other_threads_do),
         T(a_daemon_that_answers_no_message_is_given_up),
     };
 
