@@ -253,31 +253,33 @@ static int start(const struct private_daemon *d, uint64_t deadline_ns)
     return rc;
 }
 
+static bool none_listens(int connected)
+{
+    return connected == -ENOENT || connected == -ECONNREFUSED;
+}
+
 int private_daemon_start(void *arg, int *ret_socket)
 {
     const struct private_daemon *d = arg;
     uint64_t deadline = clock_monotonic_ns() + d->timeout_ns;
-    int lock = -1, rc;
+    int lock = -1, connected, rc;
 
     if (d->no_start)
         return client_fail(-ENOENT, "no daemon serves %s, and none may be started", d->source);
     rc = take_lock(d, deadline, &lock);
     if (rc < 0)
         return rc;
-    rc = unix_connect(d->socket, SOCK_NONBLOCK); // another process may have started it meanwhile
-    if (rc == -ENOENT || rc == -ECONNREFUSED) {
+    // another process may have started it meanwhile
+    connected = unix_connect(d->socket, SOCK_NONBLOCK);
+    if (none_listens(connected)) {
         rc = start(d, deadline);
-        if (rc == 0) {
-            rc = unix_connect(d->socket, SOCK_NONBLOCK);
-            if (rc < 0)
-                client_fail(rc, "%s: the daemon was started and is not there", d->source);
-        }
-    } else if (rc < 0) {
-        client_fail_errno(rc, d->socket);
+        if (rc == 0)
+            connected = unix_connect(d->socket, SOCK_NONBLOCK);
+        if (rc == 0 && none_listens(connected))
+            rc = client_fail(connected, "%s: the daemon was started and is not there", d->source);
     }
     give_lock(d, lock);
-    if (rc < 0)
-        return rc;
-    *ret_socket = rc;
-    return 0;
+    if (rc == 0)
+        *ret_socket = connected;
+    return rc;
 }

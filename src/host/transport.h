@@ -69,7 +69,8 @@ struct transport_request {
 
 // path: of a socket. INIT and HELLO are done when it returns. o: filled in (client.h); o->event as
 // in os2g_options. start: called when nobody listens there, to see that there is a daemon: 0 and a
-// nonblocking connection to it, or -errno with a sentence; NULL: nothing is to be started.
+// nonblocking connection to it (or, of one that another has started, unix_connect's error), or
+// -errno with a sentence: none can be started; NULL: nothing is to be started.
 struct transport_vhost_config {
     const char *path;
     const struct os2g_options *o;

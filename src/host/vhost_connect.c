@@ -146,15 +146,30 @@ static int check_source(struct vhost *v, const struct vhost_session *s)
     return rc;
 }
 
-static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadline_ns)
+// To the daemon at path, which is started if none is there. *ret_start_failed: that could not be.
+static int connect_or_start(struct vhost *v, int *ret_socket, bool *ret_start_failed)
+{
+    int socket = unix_connect(v->path, SOCK_NONBLOCK), rc = 0;
+
+    if ((socket == -ENOENT || socket == -ECONNREFUSED) && v->start) {
+        rc = v->start(v->start_arg, &socket);
+        *ret_start_failed = rc < 0;
+    }
+    if (rc == 0 && socket < 0)
+        rc = session_explain(socket, v->path);
+    if (rc == 0)
+        *ret_socket = socket;
+    return rc;
+}
+
+static int attempt(struct vhost *v, struct vhost_session **ret, uint64_t deadline_ns,
+                   bool *ret_start_failed)
 {
     struct vhost_session *s;
-    int socket = unix_connect(v->path, SOCK_NONBLOCK), rc = MIN(socket, 0);
+    int socket = -1, rc;
 
-    if ((rc == -ENOENT || rc == -ECONNREFUSED) && v->start)
-        rc = v->start(v->start_arg, &socket);
-    else if (rc < 0)
-        rc = session_explain(rc, v->path);
+    *ret_start_failed = false;
+    rc = connect_or_start(v, &socket, ret_start_failed);
     if (rc == 0)
         rc = session_open(&s, socket, v->path, n_small(v), v->call_fd, deadline_ns);
     if (rc != 0)
@@ -199,9 +214,9 @@ static void failed_locked(struct vhost *v)
 }
 
 // Once an outage, for whoever waits for its end: that another daemon does not start.
-static void note_start_locked(struct vhost *v, int error)
+static void note_start_locked(struct vhost *v)
 {
-    if (!v->start || v->locked.start_failed || error == -EAGAIN || error == -EPIPE)
+    if (v->locked.start_failed)
         return;
     v->locked.start_failed = true;
     snprintf(v->locked.start_error, sizeof(v->locked.start_error), "%s", client_error());
@@ -228,6 +243,7 @@ void vhost_reconnect_locked(struct vhost *v, struct waiter *w, uint64_t deadline
 {
     uint64_t now = clock_monotonic_ns();
     struct vhost_session *s;
+    bool start_failed;
     int rc;
 
     if (now < v->locked.retry_ns) {
@@ -237,14 +253,16 @@ void vhost_reconnect_locked(struct vhost *v, struct waiter *w, uint64_t deadline
     }
     pthread_mutex_unlock(&v->locked.lock.mutex);
     pthread_mutex_lock(&v->control.lock.mutex);
-    rc = attempt(v, &s, MAX(MIN(deadline_ns, now + v->timeout_ns), now + ATTEMPT_MIN_NS));
+    rc = attempt(v, &s, MAX(MIN(deadline_ns, now + v->timeout_ns), now + ATTEMPT_MIN_NS),
+                 &start_failed);
     pthread_mutex_lock(&v->locked.lock.mutex);
     if (rc == 0) {
         up_locked(v, s);
         v->locked.reconnects++;
         v->locked.back = true;
     } else {
-        note_start_locked(v, rc);
+        if (start_failed)
+            note_start_locked(v);
         failed_locked(v);
     }
     pthread_mutex_unlock(&v->control.lock.mutex);
@@ -306,11 +324,12 @@ static int first_attempt(struct vhost *v)
     struct timespec pause = {.tv_nsec = (long)BACKOFF_MIN_NS};
     struct vhost_session *s;
     unsigned closed = 0;
+    bool start_failed;
     int rc;
 
     for (;;) {
         pthread_mutex_lock(&v->control.lock.mutex);
-        rc = attempt(v, &s, deadline);
+        rc = attempt(v, &s, deadline, &start_failed);
         if (rc == 0) {
             pthread_mutex_lock(&v->locked.lock.mutex);
             v->locked.answered = true;
@@ -426,6 +445,7 @@ int vhost_after_fork(struct transport *t)
     v->locked.n_active = v->locked.n_room_waiters = 0;
     v->locked.lost_why = NULL;
     v->locked.back = false;
+    v->locked.start_failed = false;
     v->locked.start_error[0] = 0;
     if (++v->locked.generation == 0)
         v->locked.generation = 1;
