@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """os2g.torch.DeviceLoader: batches that land in one region each."""
 
+import ctypes
 import gc
 import signal
 import time
@@ -13,6 +14,7 @@ from torch.utils.data import BatchSampler, SequentialSampler  # noqa: E402
 
 import mounts  # noqa: E402
 import os2g.torch as ot  # noqa: E402
+from os2g.torch._region import Regions  # noqa: E402
 from torching import SPEC, expected, gets, place, right  # noqa: E402
 
 
@@ -166,6 +168,103 @@ def test_pinned_memory_is_registered_once_and_given_back(images, monkeypatch):
     assert list(runtime.pinned) == [batch.data.data_ptr()]
     del batch
     assert not runtime.pinned
+
+
+class Gpus:
+    """Three, of which this process uses two, with CUDA's runtime. What they are asked to copy is
+    read when somebody waits for it, as late as a GPU may."""
+
+    USED = (0, 2)
+
+    def __init__(self, monkeypatch):
+        self.queued, self.waits, self.wrong, self.unmapped = [], [], [], []
+        self.pinned, self.registered = {}, 0
+        monkeypatch.setattr(torch.cuda, "cudart", lambda: self)
+        monkeypatch.setattr(torch.cuda, "check_error", lambda error: None)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+        monkeypatch.setattr(torch.cuda, "synchronize", self.synchronize)
+        monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", self.USED.__contains__,
+                            raising=False)
+
+    def copy(self, number, batch):
+        """batch.data.to(number, non_blocking=True)"""
+        for key, offset, size in zip(batch.keys, batch.offsets, batch.sizes):
+            self.queued.append((number, batch.data.data_ptr() + offset, size, key))
+
+    def synchronize(self, number):
+        self.waits.append(number)
+        for gpu, address, size, key in self.queued:
+            if gpu == number and not right(key, ctypes.string_at(address, size)):
+                self.wrong.append(key)
+        self.queued = [one for one in self.queued if one[0] != number]
+
+    def cudaHostRegister(self, address, size, flags):
+        self.pinned[address] = size
+        self.registered += 1
+        return 0
+
+    def cudaHostUnregister(self, address):
+        end = address + self.pinned.pop(address)
+        self.unmapped += [one for one in self.queued if address <= one[1] < end]
+        self.queued = [one for one in self.queued if not address <= one[1] < end]
+        return 0
+
+
+@pytest.mark.parametrize("prefetch", [0, 2, 7])
+def test_pinned_memory_is_not_used_again_before_copies_to_gpus_are_done(fixed, monkeypatch, prefetch):
+    gpus = Gpus(monkeypatch)
+    loader = ot.DeviceLoader(fixed, 1, prefetch=prefetch, pin_memory=True, shuffle=True)
+    batches = 0
+    for _ in range(2):
+        for batch in loader:
+            gpus.copy(gpus.USED[batches % 2], batch)
+            batches += 1
+    waits = gpus.waits.count(0)
+    for number in gpus.USED:
+        gpus.synchronize(number)
+    assert batches == 74 and not gpus.wrong and not gpus.unmapped
+    assert set(gpus.waits) == set(gpus.USED)  # and no context is made on the third
+    # seldom, without taking new memory instead; an epoch's end is no steady state
+    assert waits <= batches // (4 if prefetch else 2) + 3
+    assert len(gpus.pinned) <= prefetch + 5 and gpus.registered <= prefetch + 9
+    loader.close()
+    del batch
+
+
+def test_pinned_memory_is_not_given_back_before_copies_to_gpus_are_done(fixed, monkeypatch):
+    gpus = Gpus(monkeypatch)
+    loader = ot.DeviceLoader(fixed, 4, pin_memory=True)
+    batches = iter(loader)
+    first, second = next(batches), next(batches)
+    for batch in (first, second):
+        gpus.copy(2, batch)
+    del first, batch
+    loader.close()
+    del second
+    gc.collect()
+    assert not gpus.pinned and not gpus.unmapped and not gpus.queued and not gpus.wrong
+
+
+def test_a_gpus_memory_is_not_used_again_before_its_kernels_are_done(monkeypatch):
+    class Memory:
+        __cuda_array_interface__ = {"shape": (2 << 20,)}
+
+        def __len__(self):
+            return 2 << 20
+
+    class Client:
+        def buffer(self, size, memory, device):
+            return Memory()
+
+    waits = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waits.append)
+    regions = Regions(Client(), torch.device("cuda", 1), 2)
+    first, view = regions.take(1000)
+    other, kept = regions.take(1000)
+    waits.clear()
+    del view
+    again, view = regions.take(1000)
+    assert again is first and other is not first and waits == [torch.device("cuda", 1)]
 
 
 def test_samplers_of_ones_own_say_what_is_read(store, images):

@@ -27,7 +27,11 @@ class DeviceLoader:
             for batch in loader:
                 step(batch.data, batch.offsets, batch.sizes, batch.keys)
 
-    device: "cpu" (pin_memory: page-locked, for copies to a GPU), or "cuda" with a number.
+    device: "cpu", or "cuda" with a number. pin_memory: page-locked memory of the host, for copies to
+    a GPU. A copy with non_blocking=True may be on any stream, and outlive its batch: before the
+    memory is used again or given back, all GPUs that the process uses are waited for, once in four
+    batches, for which three more are kept. That holds for copies that are asked for while a tensor
+    over the batch is left; who replays a CUDA graph that reads one keeps it.
 
     Order. shuffle, seed, num_replicas, rank (torch.distributed's unless given) and drop_last are
     those of DistributedSampler, and so is the order. Or sampler (indices), or batch_sampler (lists

@@ -16,6 +16,7 @@ _ROUND = 2 << 20  # what memory comes in
 # A daemon takes 128 pieces of memory of one client, which may have several loaders.
 UNDER_WAY_MAX = 32
 _KEPT_MAX = 16
+_SETTLED_MAX = 4  # pinned regions that GPUs are waited for at once: so much more memory it takes
 
 
 class _CudaBytes:
@@ -48,13 +49,31 @@ class Region:
         self._asked = asked
 
 
+def _settle_gpus() -> None:
+    """Waits for all that this process has asked of GPUs so far, on whichever stream. A GPU that it
+    does not use is left alone: the wait would make a context there, which takes memory."""
+    for number in range(torch.cuda.device_count()):
+        if torch._C._cuda_hasPrimaryContext(number):
+            torch.cuda.synchronize(number)
+
+
 def _unpin(pid: int, address: int) -> None:
-    if os.getpid() == pid:  # a child's is its parent's
+    if os.getpid() != pid:  # a child's is its parent's
+        return
+    try:
+        _settle_gpus()  # a copy from there may be under way
+    finally:
         torch.cuda.cudart().cudaHostUnregister(address)
 
 
 class Regions:
-    """Of one client and device. A region is free again when the last tensor over it has gone."""
+    """Of one client and device. A region is free again when the last tensor over it has gone and,
+    where a GPU may read it, the GPU has done all that was asked of it before that was seen.
+
+    torch's own pinned memory has an event for each copy, which memory that is registered does not
+    get (its allocator does not know it), and an event of ours would be on one stream, while a copy
+    may be on any. So GPUs are waited for as a whole; for pinned memory not for each region, as that
+    would keep the CPU from running ahead of the GPU."""
 
     def __init__(self, client: os2g.Client, device: torch.device, spare: int,
                  pin_memory: bool = False) -> None:
@@ -64,7 +83,10 @@ class Regions:
         self._cuda = device.type == "cuda"
         self._spare = spare  # free ones to keep
         self._pin = pin_memory and not self._cuda
+        # of those left, how many are settled at a time; 0: nothing but the CPU reads them
+        self._together = 1 if self._cuda else min(spare, _SETTLED_MAX) if self._pin else 0
         self._free: List[Region] = []
+        self._left: List[Region] = []  # nobody looks at them, but a GPU may still read them
         self._lent: List[Tuple["weakref.ref[Any]", Region]] = []  # with what tensors look at it by
         # in which memory of the device is made and landed in
         self.context: ContextManager[Any] = (
@@ -117,16 +139,24 @@ class Regions:
         """Frees what is free, and the rest when nobody looks at it any more."""
         self._collect()
         self._free.clear()
+        self._left.clear()
         self._lent.clear()
 
     def _collect(self) -> None:
         lent, self._lent = self._lent, []
         for view, region in lent:
             if view() is None:
-                self._free.append(region)
+                self._left.append(region)
             else:
                 self._lent.append((view, region))
-        if self._cuda and len(self._lent) < len(lent):
-            # a tensor may have gone before the kernels that read it
+        if self._left and len(self._left) >= self._together:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._cuda:
             torch.cuda.synchronize(self._device)
+        elif self._pin:
+            _settle_gpus()
+        self._free += self._left
+        self._left.clear()
         del self._free[: max(0, len(self._free) - self._spare)]
