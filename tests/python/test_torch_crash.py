@@ -65,14 +65,20 @@ def test_a_pass_goes_on_with_a_daemon_that_is_started_anew(store):
 def test_where_no_daemon_can_be_started_anew_it_ends_with_an_error_that_says_so(store, tmp_path):
     program = shutil.copy(s3d.BUILD / "bin" / "os2gd", tmp_path)
     images = ot.MapDataset.from_prefix("s3://train/img/", **place(store, program=program, timeout=3))
-    batches = iter(ot.DeviceLoader(images, 4))
-    next(batches)
+    loader = ot.DeviceLoader(images, 4)
+    batches = iter(loader)
+    seen = [next(batches)]
     os.unlink(program)
     began = time.monotonic()
     kill_them(store)
-    with pytest.raises(OSError):
-        list(batches)
+    for _ in range(3):  # too late, or gone: neither passes over a batch
+        with pytest.raises(OSError):
+            while True:
+                seen.append(next(batches))
     assert time.monotonic() - began < 10 * mounts.slowed_down()
+    assert whole(seen) == list(images.keys)[:len(seen) * 4]
+    state = loader.state_dict()
+    assert state["position"] == len(seen) * 4
     with pytest.raises(OSError) as error:
         images.client.stat("n0/000")
     assert error.value.errno in (errno.ENOTCONN, errno.ETIMEDOUT)
@@ -82,3 +88,6 @@ def test_where_no_daemon_can_be_started_anew_it_ends_with_an_error_that_says_so(
     shutil.copy(s3d.BUILD / "bin" / "os2gd", program)
     again = ot.MapDataset.from_prefix("s3://train/img/", **place(store, program=program, timeout=30))
     assert whole(ot.DeviceLoader(again, 8)) == list(again.keys)
+    loader = ot.DeviceLoader(again, 4)
+    loader.load_state_dict(state)
+    assert whole([*seen, *loader]) == list(again.keys)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """os2g.torch.DeviceLoader: batches that land in one region each."""
 
+import contextlib
 import ctypes
 import gc
 import signal
@@ -336,6 +337,28 @@ def test_a_missing_or_broken_object_raises_with_its_key_and_the_rest_goes_on(sto
     assert failed == ["fix/gone", "img/n0/000"] and len(seen) == 4
     with pytest.raises(StopIteration):
         next(batches)
+
+
+def test_a_batch_that_is_late_is_asked_for_again_and_not_counted(store):
+    store.faults("GET train/fix/009 nth=1 stall head 4s")
+    fixed = ot.MapDataset.from_prefix("s3://train/fix/", **place(store, timeout=1))
+    loader = ot.DeviceLoader(fixed, 4)
+    batches = iter(loader)
+    seen = [next(batches).keys for _ in range(2)]
+    state = loader.state_dict()
+    with pytest.raises(TimeoutError) as late:
+        next(batches)
+    assert late.value.filename is None and loader.state_dict() == state
+    began = time.monotonic()
+    while len(seen) < 10:
+        assert time.monotonic() - began < mounts.SECONDS
+        with contextlib.suppress(TimeoutError):
+            seen.append(next(batches).keys)
+    assert [key for keys in seen for key in keys] == list(fixed.keys)
+    with pytest.raises(StopIteration):
+        next(batches)
+    loader.load_state_dict(state)
+    assert keys_of(loader) == list(fixed.keys)[8:]
 
 
 def test_errors_may_be_returned(store):

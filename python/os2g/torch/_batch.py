@@ -102,7 +102,7 @@ class Landing:
     def __init__(self, regions: Regions, rooms: Rooms, indices: List[int]) -> None:
         self._regions, self._rooms = regions, rooms
         self._client = regions.client
-        self._indices = indices
+        self.indices = indices
         listed = rooms.objects.listed
         self._keys = encode([listed[index].key for index in indices])
         self._room, self._offsets, self._end = rooms.laid_out(indices)
@@ -135,12 +135,12 @@ class Landing:
         return larger
 
     def _error(self, i: int, number: int, size: int) -> OSError:
-        error: OSError = _core.error(number, self._rooms.objects.key(self._indices[i]))
+        error: OSError = _core.error(number, self._rooms.objects.key(self.indices[i]))
         error.object_size = size  # type: ignore[attr-defined]
         return error
 
     def finish(self) -> Batch:
-        larger = self._collect(len(self._indices))
+        larger = self._collect(len(self.indices))
         # again only while they grow: somebody may be writing
         for _ in range(3):
             if not larger or self._rooms.shape is not None:
@@ -150,7 +150,7 @@ class Landing:
         data = self._regions.tensor(self._view, self._end)
         if self._regions.crowded:
             data = data.clone()
-        return Batch(self._rooms, self._indices, data, self._offsets, self._sizes, self._errors)
+        return Batch(self._rooms, self.indices, data, self._offsets, self._sizes, self._errors)
 
     def _enlarge(self, larger: Dict[int, int]) -> None:
         """Asks again for these, into the end of a region that is large enough for them too."""

@@ -2,6 +2,7 @@
 """DeviceLoader: whole batches, fetched into one region each, of the host's or a GPU's memory."""
 
 import collections
+import errno
 import os
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
@@ -47,6 +48,9 @@ class DeviceLoader:
 
     errors="raise": a batch with a missing or broken object raises OSError, its filename the key; the
     next one may be asked for still. "return": such samples have size 0 and are in batch.errors.
+    No answer within the client's timeout (TimeoutError without a filename) and, where errors are
+    raised, a daemon that has gone for good (ENOTCONN) say nothing of objects and take no batch out
+    of the epoch: whoever asks for the next one gets that batch, and so does a pass that is resumed.
 
     state_dict() and load_state_dict() are those of StatefulDataLoader: an epoch is resumed behind
     the last batch that was yielded, also by another number of ranks (which is why position counts
@@ -245,6 +249,7 @@ class _Epoch:
         self._meter = meter
         self._waiting: Deque[List[int]] = collections.deque(batches)
         self._under_way: Deque[Landing] = collections.deque()
+        self._again: Optional[List[int]] = None  # before those under way
         self._open = True
         self._ended_by: Optional[str] = None
         self._plan = self._declare(batches)
@@ -272,6 +277,9 @@ class _Epoch:
     def _begin(self, until: int) -> None:
         loader = self._loader
         assert loader._regions is not None
+        if self._again is not None:
+            self._under_way.appendleft(Landing(loader._regions, loader._rooms, self._again))
+            self._again = None
         while self._waiting and len(self._under_way) < until:
             self._under_way.append(Landing(loader._regions, loader._rooms, self._waiting[0]))
             self._waiting.popleft()
@@ -310,17 +318,21 @@ class _Epoch:
         loader = self._loader
         try:
             batch = landing.finish()
+            errors = [one for one in batch.errors if one is not None]
+            if loader._errors == "raise":
+                for error in errors:
+                    if error.errno == errno.ENOTCONN:
+                        raise error
         except BaseException:
+            self._again = landing.indices
             landing.cancel()
             raise
         finally:
             self._meter.blocked += landing.blocked
         self._meter.batches += 1
         loader._yielded(len(batch))
-        if loader._errors == "raise":
-            for error in batch.errors:
-                if error is not None:
-                    raise error
+        if loader._errors == "raise" and errors:
+            raise errors[0]
         if loader._labels is not None:
             batch.labels = [loader._label(i, key) for i, key in zip(batch.indices, batch.keys)]
         return batch
@@ -336,6 +348,7 @@ class _Epoch:
         self._open = False
         self._meter.end()
         self._waiting.clear()
+        self._again = None
         while self._under_way:
             self._under_way.popleft().cancel()
         plan, self._plan = self._plan, None
