@@ -150,6 +150,12 @@ class Client:
             else:
                 log.warning("%s: %s", self._where, text)
 
+    def _why(self) -> str:
+        """What is known of a daemon that does not answer, to be put behind a sentence that says so."""
+        self._notice()
+        last = next((one for one in reversed(self._events) if one.kind != "fallback"), None)
+        return f": {last.text}" if last is not None and last.kind == "lost" else ""
+
     # --- files ---
 
     def open(self, path: Key) -> File:

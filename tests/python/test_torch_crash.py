@@ -72,7 +72,7 @@ def test_where_no_daemon_can_be_started_anew_it_ends_with_an_error_that_says_so(
     began = time.monotonic()
     kill_them(store)
     for _ in range(3):  # too late, or gone: neither passes over a batch
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match=f"cannot be started again.*{program}"):
             while True:
                 seen.append(next(batches))
     assert time.monotonic() - began < 10 * mounts.slowed_down()

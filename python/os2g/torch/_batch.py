@@ -123,7 +123,7 @@ class Landing:
                 ended, failed = self._asked.gather(self._sizes, left, self._client._timeout)
             self.blocked += time.monotonic() - begun
             if not ended:
-                raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
+                raise TimeoutError(errno.ETIMEDOUT, f"no answer in time{self._client._why()}")
             left -= ended
             for i, result, size in failed:
                 self._errors[i] = self._error(i, -result, size)

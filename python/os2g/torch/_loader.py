@@ -51,6 +51,7 @@ class DeviceLoader:
     No answer within the client's timeout (TimeoutError without a filename) and, where errors are
     raised, a daemon that has gone for good (ENOTCONN) say nothing of objects and take no batch out
     of the epoch: whoever asks for the next one gets that batch, and so does a pass that is resumed.
+    They say why the daemon has gone and cannot be started again, as far as the client was told.
 
     state_dict() and load_state_dict() are those of StatefulDataLoader: an epoch is resumed behind
     the last batch that was yielded, also by another number of ranks (which is why position counts
@@ -322,6 +323,7 @@ class _Epoch:
             if loader._errors == "raise":
                 for error in errors:
                     if error.errno == errno.ENOTCONN:
+                        error.strerror = f"{error.strerror}{loader.dataset.client._why()}"
                         raise error
         except BaseException:
             self._again = landing.indices
