@@ -29,7 +29,7 @@ def _compare(sides, clients, store=accelerator.development, samples=1024, batch=
 
 def compare(sides):
     """Every client on os2g-s3d."""
-    return _compare(sides, contenders.EVERY, samples=2048)
+    return _compare(sides, contenders.EVERY, samples=2048, batch=64)
 
 
 def compare_tls(sides):
