@@ -69,7 +69,7 @@ class Measure:
         # what is read again was read two such epochs ago, and is in no cache any more
         most = len(self._setting.data.keys) // (3 * self._setting.samples)
         times = min(LONGER, most) if self.fast else 1
-        if self._setting.warm and self.fast:
+        if self.fast:  # memory that is touched for the first time would be a good part of so short an epoch
             self.epoch("warm", times * self._setting.samples)
         record = self.epoch("rate", times * self._setting.samples)
         parts = ("host_cpu_s", "device_cpu_s", "total_cpu_s", "store_cpu_s", "requests", "bytes")
@@ -120,16 +120,13 @@ def check_bytes(up, store, samples):
 class Setting:
     """Sides, a store with the data set, and sizes: what measurements share. probes: bisections for the
     shortest step. at_longer: so many times as long are epochs at a fast peer's 40 %, as its workers'
-    first and last bursts would be a good part of them. warm: a fast client has an
-    epoch before the one that counts, where epochs are so short that a daemon's first touch of its
-    memory would show. records: of all epochs."""
+    first and last bursts would be a good part of them. records: of all epochs."""
 
-    def __init__(self, sides, store, data, samples, batch, most_workers=16, probes=3, at_longer=LONGER,
-                 warm=False):
+    def __init__(self, sides, store, data, samples, batch, most_workers=16, probes=3, at_longer=LONGER):
         self.sides, self.store, self.data = sides, store, data
         self.samples, self.batch = samples, batch
         self.most_workers, self.probes = most_workers, probes
-        self.at_longer, self.warm = at_longer, warm
+        self.at_longer = at_longer
         self.records = []
 
     @contextlib.contextmanager
@@ -187,6 +184,5 @@ def compare(setting, clients):
 
 def quick():
     with Sides() as sides, development(sides) as (store, data):
-        setting = Setting(sides, store, data, samples=1024, batch=32, probes=0, at_longer=1,
-                          warm=True)
+        setting = Setting(sides, store, data, samples=1024, batch=32, probes=0, at_longer=1)
         return compare(setting, contenders.ALL)
