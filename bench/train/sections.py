@@ -119,11 +119,17 @@ SECTIONS = {f.__name__: f for f in (compare, compare_tls, compare_ceph, controls
 
 
 def revision():
-    """Of the source, where that is known."""
+    """Of the source, where that is known; what sections leave behind does not change it."""
+    def git(*command):
+        return subprocess.run(["git", "-C", ROOT, *command], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=False)
+
     try:
-        return _first_line("git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*")
-    except (OSError, IndexError):
+        found = git("rev-parse", "--short", "HEAD")
+        changed = git("diff", "--quiet", "HEAD", "--", ".", ":!bench/results", ":!docs").returncode
+    except OSError:
         return None
+    return found.stdout.strip() + "-dirty" * (changed != 0) if found.returncode == 0 else None
 
 
 def _first_line(*command):
