@@ -153,6 +153,22 @@ def test_training_whose_loss_rises_or_whose_batches_differ_is_named(report):
     assert "The loss did not fall with S3FS." in text
 
 
+def test_an_order_of_its_own_is_told_and_is_no_fault(report):
+    report.put("cpu", {"jpeg": {"s3fs": trained(2.3, 1.9, "aa"), "gdd": trained(2.3, 1.9, "aa"),
+                                "webdataset": trained(2.3, 1.9, "bb")}})
+    text = report.write()
+    assert verdicts(text)["ResNet18, JPEG files: same seed, same batches", ""] == (
+        "with every client; of WebDataset the same samples", "yes")
+    assert "All clients gave the model the same batches" not in text
+
+
+def test_how_many_samples_an_epoch_at_40_had_is_told(report):
+    report.put("compare", compared(), records=[{"what": "at_s3fs_40", "samples": 2000},
+                                               {"what": "at_s3connector_40", "samples": 8000}])
+    text = " ".join(report.write().split())
+    assert "2,000 samples at S3FS's and 8,000 samples at S3 Connector's" in text
+
+
 def test_the_shortest_busy_step_of_a_curve_is_told(report):
     def points(*values):
         return [{"step_s": step, "utilisation": value, "seconds": 1, "rate": 1}

@@ -127,8 +127,10 @@ def training_rows(results, name, label, words):
     if not rows:
         return [[*falls, NONE, "not run"], [*alike, NONE, "not run"]]
     risen, other, unknown = ([CLIENTS[c] for c in found] for found in verdicts.training(rows))
+    own = [CLIENTS[name] for name in verdicts.own_order(rows)]
+    same = f"{every}; of {listed(own)} the same samples" if own else every
     return [[*falls, f"not with {listed(risen)}" if risen else every, words[not risen]],
-            [*alike, f"not with {listed(other + unknown)}" if other + unknown else every,
+            [*alike, f"not with {listed(other + unknown)}" if other + unknown else same,
              words[not other + unknown]]]
 
 

@@ -216,7 +216,11 @@ def said_of_training(rows):
         said.append(f"Not the same batches as most clients had {listed(other)}.")
     if unknown:
         said.append(f"What batches {listed(unknown)} had was not told.")
-    if not other + unknown:
+    own = [CLIENTS[name] for name in verdicts.own_order(rows)]
+    if not other + unknown and own:
+        said.append(f"{listed(own)} gave the model the same samples in an order of its own, all others the "
+                    "same batches.")
+    elif not other + unknown:
         said.append("All clients gave the model the same batches.")
     rate = {name: row["rate"] for name, row in known(rows) if row.get("rate")}
     beside = [f"{times(ratio(rate['gdd'], rate[name]))} × that of {CLIENTS[name]}"

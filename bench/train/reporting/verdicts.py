@@ -71,6 +71,11 @@ def ratios(results):
 OWN_ORDER = ("webdataset",)
 
 
+def own_order(rows):
+    """Whose order is not the sampler's; that they have the same samples was checked in the run."""
+    return [name for name, _ in known(rows) if name in OWN_ORDER]
+
+
 def training(rows):
     """Of one data set of the cpu mode, three lists of clients: whose loss did not fall; that saw other
     batches than most did; that cannot be compared with others."""
@@ -81,7 +86,7 @@ def training(rows):
             risen.append(name)
         if not row.get("digest"):
             unknown.append(name)
-        elif name not in OWN_ORDER:  # that the samples are the same was checked in the run
+        elif name not in OWN_ORDER:
             orders.setdefault(row["digest"], []).append(name)
     most = max(orders.values(), key=len, default=[])
     return risen, [name for names in orders.values() if names is not most for name in names], unknown
