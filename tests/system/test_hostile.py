@@ -712,6 +712,7 @@ def test_nothing_lands_in_memory_that_was_taken_away(hostile, bystanders, hello)
         s.share(target)
         requests = [s.start_read(node, handle, (30 + i * 16) << 20, 1 << 20, memory=target)[0]
                     for i in range(8)]
+        assert s.must(host.STATFS, host.ROOT)  # behind them in the ring: they have been taken from there
         start = time.monotonic()
         s.unshare(target)
         took = time.monotonic() - start
