@@ -317,8 +317,8 @@ void plans_doubt_host(struct fs *fs)
     list_for_each_safe (it, &fs->run_plans) {
         struct run_plan *rp = list_entry(it, struct run_plan, link);
 
-        plan_doubt(rp->plan);
-        step(rp);
+        if (plan_doubt(rp->plan))
+            step(rp);
     }
 }
 

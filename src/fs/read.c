@@ -84,7 +84,6 @@ bool host_may_have_kept(struct fs *fs, uint32_t node)
 static void note_missing(struct file *f)
 {
     struct fs *fs = f->fs;
-    bool believed = fs->kept >= KEPT_SURE;
 
     if (!f->whole.applies)
         return;
@@ -94,8 +93,7 @@ static void note_missing(struct file *f)
     nodes_set_flags(fs->nodes, f->node, 0, NODE_SERVED);
     memset(f->given, 0, sizeof(f->given));
     fs->lets_go = true;
-    if (believed)
-        plans_doubt_host(fs);
+    plans_doubt_host(fs);
 }
 
 // --- reading ahead ---

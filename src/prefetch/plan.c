@@ -56,7 +56,8 @@ struct plan {
     uint64_t window;   // bytes, up to config.window_bytes
     uint64_t grown_at; // `passed` when it grew last
     uint64_t furthest; // `passed` of the furthest entry opened
-    uint32_t doubted;  // entries left to the host are asked for from here on; PLAN_NO_ENTRY: none
+    uint32_t n_kept;   // entries left to the host and not opened
+    uint32_t doubted;  // these are asked for from here on; PLAN_NO_ENTRY: none
     unsigned in_flight;
 
     uint32_t far[FAR_OPENS], far_opens;
@@ -229,6 +230,13 @@ static void slot_landed(struct plan *p, struct slot *s)
     s->in_flight = false;
 }
 
+static void slot_unkeep(struct plan *p, struct slot *s)
+{
+    if (s->kept)
+        p->n_kept--;
+    s->kept = false;
+}
+
 // Forgets what is over at the window's beginning.
 static void ring_trim(struct plan *p)
 {
@@ -268,6 +276,7 @@ static bool drop_one(struct plan *p, struct plan_action *ret)
         if (state(p, s->entry) != ASKED)
             continue; // landing
         set_state(p, s->entry, DROPPED);
+        slot_unkeep(p, s);
         slot_count(p, s, 0);
         p->stats.dropped++;
         act(p, PLAN_DROP, s->entry, ret);
@@ -276,9 +285,14 @@ static bool drop_one(struct plan *p, struct plan_action *ret)
     return false;
 }
 
+static uint64_t window_under(const struct plan *p, unsigned pressure)
+{
+    return p->config.warm ? p->window : pressure_shrink(p->window, pressure);
+}
+
 static bool may_fetch(struct plan *p, unsigned pressure, unsigned others)
 {
-    uint64_t window = p->config.warm ? p->window : pressure_shrink(p->window, pressure);
+    uint64_t window = window_under(p, pressure);
     uint64_t used = p->stats.window_used;
 
     if (!p->committed)
@@ -302,7 +316,7 @@ static struct slot *doubted(struct plan *p)
         struct slot *s = slot_at(p, i);
 
         p->doubted = s->entry + 1;
-        if (s->kept && !s->opens && state(p, s->entry) == ASKED)
+        if (s->kept)
             return s;
     }
     p->doubted = PLAN_NO_ENTRY;
@@ -310,16 +324,18 @@ static struct slot *doubted(struct plan *p)
 }
 
 // It is in the window as it is.
-static bool ask_again(struct plan *p, unsigned others, struct plan_action *ret)
+static bool ask_again(struct plan *p, unsigned pressure, unsigned others, struct plan_action *ret)
 {
     struct slot *s;
 
-    if (p->doubted == PLAN_NO_ENTRY || p->in_flight + others >= p->config.in_flight_max)
+    if (p->doubted == PLAN_NO_ENTRY || p->stalled ||
+        p->in_flight + others >= p->config.in_flight_max ||
+        p->stats.window_used > window_under(p, pressure))
         return false;
     s = doubted(p);
     if (!s)
         return false;
-    s->kept = false;
+    slot_unkeep(p, s);
     s->in_flight = true;
     p->in_flight++;
     act(p, PLAN_FETCH, s->entry, ret);
@@ -338,7 +354,7 @@ void plan_step(struct plan *p, unsigned pressure, unsigned others, struct plan_a
 
     *ret = (struct plan_action){.what = PLAN_NOTHING};
     ring_trim(p);
-    if (drop_one(p, ret) || ask_again(p, others, ret))
+    if (drop_one(p, ret) || ask_again(p, pressure, others, ret))
         return;
     while (p->next < p->n && state(p, p->next) != WAITING)
         p->next++;
@@ -435,16 +451,20 @@ void plan_kept(struct plan *p, uint32_t entry)
     if (!s || !s->in_flight)
         return;
     slot_landed(p, s);
-    s->kept = true;
     if (p->config.warm) {
         slot_count(p, s, 0);
         set_state(p, entry, USED);
+    } else if (!s->opens && state(p, entry) == ASKED) {
+        s->kept = true;
+        p->n_kept++;
     }
 }
 
-void plan_doubt(struct plan *p)
+bool plan_doubt(struct plan *p)
 {
-    p->doubted = 0;
+    if (p->n_kept)
+        p->doubted = 0;
+    return p->n_kept;
 }
 
 // --- readers ---
@@ -453,8 +473,10 @@ static void take(struct plan *p, uint32_t entry)
 {
     struct slot *s = slot_find(p, entry);
 
-    if (s)
+    if (s) {
+        slot_unkeep(p, s);
         slot_count(p, s, 0);
+    }
     set_state(p, entry, USED);
     p->names.items[p->items[entry]].seen = 1;
     p->stats.used++;
@@ -561,6 +583,7 @@ uint32_t plan_open(struct plan *p, const char *key, size_t key_len, enum plan_le
     if (*ret_lead == PLAN_WINDOW_FULL && (!s || s->in_flight))
         grow(p);
     if (s) {
+        slot_unkeep(p, s);
         s->opens++;
         p->furthest = MAX(p->furthest, s->passed);
         p->far_opens = 0;

@@ -73,7 +73,8 @@ void plan_fetched(struct plan *p, uint32_t entry, int error);
 // It was not fetched: the host has it.
 void plan_kept(struct plan *p, uint32_t entry);
 // The host has let go of what it had: what was left to it and has not been opened is asked for.
-void plan_doubt(struct plan *p);
+// Whether there is any.
+bool plan_doubt(struct plan *p);
 
 // --- what readers do ---
 

@@ -153,7 +153,9 @@ class Regions:
             self._settle()
 
     def _settle(self) -> None:
-        if self._cuda:
+        if os.getpid() != self.pid:
+            pass  # a child has no GPU, and what it is given up by is its parent's
+        elif self._cuda:
             torch.cuda.synchronize(self._device)
         elif self._pin:
             _settle_gpus()

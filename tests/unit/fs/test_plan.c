@@ -270,6 +270,8 @@ static void what_was_left_to_the_host_is_fetched_once_it_has_let_go(void **state
     world.background_loads = 0;
     plan_files(100);
     assert_int_equal(world.background_loads, 0);
+    host_read(host_open(host_walk("d/vanish"))->opened.handle, 0, 1000); // a new one
+    assert_int_equal(world.background_loads, 0);
     read_whole(99);
     assert_int_equal(world.background_loads, 99);
     for (int i = 99; i-- > 0;)

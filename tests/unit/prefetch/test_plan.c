@@ -589,6 +589,48 @@ static void doubt_asks_for_no_more_at_a_time_than_may_be(void **state)
     plan_free(p);
 }
 
+static void doubt_waits_for_memory(void **state)
+{
+    struct plan_action a;
+
+    begin(100 * SIZE, 0, false);
+    for (unsigned i = 0; i < 200; i++)
+        add(i);
+    plan_commit(p);
+    run_kept();
+    assert_true(plan_doubt(p));
+    plan_step(p, 75, 0, &a); // the window is half as large now
+    assert_int_equal(a.what, PLAN_NOTHING);
+    plan_step(p, 0, 0, &a);
+    assert_int_equal(a.what, PLAN_FETCH);
+    assert_int_equal(number_of(&a), 0);
+    plan_sized(p, a.entry, SIZE);
+    plan_fetched(p, a.entry, -EAGAIN);
+    plan_step(p, 0, 0, &a);
+    assert_int_equal(a.what, PLAN_NOTHING);
+    plan_consume(p, open_key(0));
+    plan_step(p, 0, 0, &a);
+    assert_int_equal(a.what, PLAN_FETCH);
+    assert_int_equal(number_of(&a), 1);
+    plan_free(p);
+}
+
+static void what_was_opened_or_is_over_is_not_doubted(void **state)
+{
+    begin(50 * SIZE, 0, false);
+    for (unsigned i = 0; i < 10; i++)
+        add(i);
+    plan_commit(p);
+    assert_int_equal(run_kept(), 10);
+    for (unsigned i = 0; i < 9; i++)
+        plan_consume(p, open_key(i));
+    open_key(9);
+    assert_false(plan_doubt(p));
+    run();
+    assert_int_equal(n_fetches, 0);
+    plan_free(p);
+}
+
 static void warming_ends_where_the_host_has_all_or_there_is_nothing(void **state)
 {
     struct plan_action a;
@@ -747,6 +789,8 @@ int main(void)
         cmocka_unit_test(what_the_host_has_takes_its_place_in_the_window),
         cmocka_unit_test(what_was_left_to_a_host_in_vain_is_fetched_in_order),
         cmocka_unit_test(doubt_asks_for_no_more_at_a_time_than_may_be),
+        cmocka_unit_test(doubt_waits_for_memory),
+        cmocka_unit_test(what_was_opened_or_is_over_is_not_doubted),
         cmocka_unit_test(warming_ends_where_the_host_has_all_or_there_is_nothing),
         cmocka_unit_test(a_consumed_entry_is_not_fetched_any_more),
         cmocka_unit_test(memory_is_bounded_and_small),
