@@ -92,7 +92,7 @@ class Measure:
                     name = self._up.contender.name
                     raise RuntimeError(f"{name} never keeps an accelerator {BUSY:.0%} busy")
                 low, high = high, 1.25 * high
-        for _ in range(self._setting.probes + (2 if self.fast else 0)):
+        for _ in range(max(self._setting.probes, 2 if self.fast else 0)):
             step = (low * high) ** 0.5
             if self._keeps_up(step):
                 high = step
@@ -101,8 +101,10 @@ class Measure:
         return high
 
     def _keeps_up(self, step):
+        """Of a fast client twice, as its epochs are short."""
         samples = max(self._setting.samples // (1 if self.fast else 2), self.two_turns())
-        return self.epoch("min_step", samples, step)["utilisation"] >= BUSY
+        return all(self.epoch("min_step", samples, step)["utilisation"] >= BUSY
+                   for _ in range(2 if self.fast else 1))
 
     def two_turns(self):
         """Samples of an epoch of which a utilisation can be told."""
@@ -119,7 +121,7 @@ def check_bytes(up, store, samples):
 
 class Setting:
     """Sides, a store with the data set, and sizes: what measurements share. probes: bisections for the
-    shortest step. at_longer: so many times as long are epochs at a fast peer's 40 %, as its workers'
+    shortest step, of fast clients 2 at least. at_longer: so many times as long are epochs at a fast peer's 40 %, as its workers'
     first and last bursts would be a good part of them. records: of all epochs."""
 
     def __init__(self, sides, store, data, samples, batch, most_workers=16, probes=3, at_longer=LONGER):

@@ -225,7 +225,8 @@ class ByDevice:
     def open(self, workers, batch):
         from os2g.torch import DeviceLoader
 
-        self.loader = DeviceLoader(self.data, batch_sampler=self.order, prefetch=workers,
+        # the batch that is waited for, and those behind it
+        self.loader = DeviceLoader(self.data, batch_sampler=self.order, prefetch=workers - 1,
                                    plan=False, shape=SHAPE)
 
     def epoch(self, batches):

@@ -23,7 +23,7 @@ ENOUGH = 0.97  # utilisation from which longer steps tell nothing new
 
 def _compare(sides, clients, store=accelerator.development, samples=1024, batch=32, **options):
     with store(sides, **options) as (bucket, data):
-        setting = Setting(sides, bucket, data, samples, batch, most_workers=32, probes=2)
+        setting = Setting(sides, bucket, data, samples, batch, most_workers=32, probes=4)
         return accelerator.compare(setting, clients), setting
 
 
@@ -163,10 +163,11 @@ def run(names):
     done = {}
     for name in names:
         print(f"--- {name}: {SECTIONS[name].__doc__}", flush=True)
+        source = revision()
         with Sides() as sides:
             result, setting = SECTIONS[name](sides)
         done[name] = result
-        whole = {"section": name, "machine": machine(), "revision": revision(), "date": datetime.date.today().isoformat(),
+        whole = {"section": name, "machine": machine(), "revision": source, "date": datetime.date.today().isoformat(),
                  "store": "ceph" if name.endswith("_ceph") else "os2g-s3d",
                  "tls": name.endswith("_tls"),
                  "latency": None if name.endswith("_ceph") else accelerator.LATENCY,

@@ -90,8 +90,9 @@ METHOD = f"""## How it was measured
   so that every client fetches every sample. In a separate pass every byte that a client delivers is compared.
 - **Workers**: each client gets as many as serve it best; they are doubled until that brings less than 5 %. GDD
   has no workers, but as many batches under way.
-- **Samples/s** is that of an epoch whose steps take no time (a longer one for fast clients). Its **CPU** is
-  what the kernel counted for all processes of a side, and is told for 1,000 samples. *Busy cores* has the
+- **Samples/s** is that of an epoch whose steps take no time; for fast clients of a longer one, behind another of
+  that length, for what memory costs that is touched for the first time would be a good part of it. Its **CPU**
+  is what the kernel counted for all processes of a side, and is told for 1,000 samples. *Busy cores* has the
   store's CPU in it, too: where it comes to what the machine has, the machine was the limit.
 - **Utilisation** is the part of the time in which the accelerator works, over whole turns of the workers: what
   was fetched before its first step does not count, nor where in a burst of batches an epoch ends. The
