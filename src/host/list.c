@@ -16,18 +16,43 @@ struct listing {
     void *arg;
     bool begun; // names were reported: it cannot begin again
     int ended;  // what fn has said
+    int error;  // of a name that was looked up: no more are told
     uint8_t *bytes;
 };
 
+// One that came without a node has no attributes either: the daemon no longer trusts what it has
+// listed of it.
+static int look_up(struct listing *l, const struct path_node *dir, const char *name,
+                   struct fuse_attr *ret)
+{
+    struct path_node child;
+    int rc = path_child(l->client, dir, name, client_deadline(l->client), &child);
+
+    if (rc < 0)
+        return rc;
+    *ret = child.attr;
+    path_forget(l->client, &child);
+    return 0;
+}
+
 static void report(struct listing *l, const struct path_node *dir, const struct dirent_plus *d)
 {
+    struct fuse_attr attr = d->entry.attr;
     struct os2g_stat st;
 
     if (d->entry.nodeid)
         transport_forget(l->client->transport, dir->generation, d->entry.nodeid, 1);
-    if (l->ended || !strcmp(d->name, ".") || !strcmp(d->name, ".."))
+    if (l->error || l->ended || !strcmp(d->name, ".") || !strcmp(d->name, ".."))
         return;
-    path_stat(&d->entry.attr, &st);
+    if (!d->entry.nodeid) {
+        int rc = look_up(l, dir, d->name, &attr);
+
+        if (rc < 0) {
+            l->error = rc == -ENOENT ? 0 : rc; // not there: it was deleted meanwhile
+            return;
+        }
+    }
+    path_stat(&attr, &st);
     l->begun = true;
     l->ended = l->fn(l->arg, d->name, &st);
 }
@@ -58,7 +83,7 @@ static int read_some(struct listing *l, const struct path_node *dir, uint64_t ha
         *offset = d.next;
         report(l, dir, &d);
     }
-    return rc;
+    return l->error ? l->error : rc;
 }
 
 static int list_node(void *arg, struct path_node *dir)
@@ -71,6 +96,7 @@ static int list_node(void *arg, struct path_node *dir)
     uint64_t offset = 0;
     int rc;
 
+    l->error = 0;
     if (!S_ISDIR(dir->attr.mode))
         return -ENOTDIR;
     rc = path_ask(c, &(struct question){

@@ -33,7 +33,8 @@ int path_ask(struct os2g *c, const struct question *q)
 
 // --- walking ---
 
-static int lookup(struct os2g *c, const char *name, uint64_t deadline_ns, struct path_node *at)
+int path_child(struct os2g *c, const struct path_node *at, const char *name, uint64_t deadline_ns,
+               struct path_node *ret)
 {
     struct fuse_entry_out out;
     struct path_node child;
@@ -59,9 +60,20 @@ static int lookup(struct os2g *c, const char *name, uint64_t deadline_ns, struct
         return -ENOENT;
     if (transport_generation(c->transport) != child.generation)
         return -ENOTCONN;
-    path_forget(c, at);
     child.node = out.nodeid;
     child.attr = out.attr;
+    *ret = child;
+    return 0;
+}
+
+static int lookup(struct os2g *c, const char *name, uint64_t deadline_ns, struct path_node *at)
+{
+    struct path_node child;
+    int rc = path_child(c, at, name, deadline_ns, &child);
+
+    if (rc < 0)
+        return rc;
+    path_forget(c, at);
     *at = child;
     return 0;
 }

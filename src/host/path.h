@@ -30,6 +30,9 @@ struct path_node {
 // Walks path below what the client has asked for. 0 or -errno without a sentence: -ENOENT,
 // -ENOTDIR, -EINVAL (a name that there cannot be), …
 int path_walk(struct os2g *c, const char *path, uint64_t deadline_ns, struct path_node *ret);
+// Looks name up in the directory at. As path_walk; at keeps its reference.
+int path_child(struct os2g *c, const struct path_node *at, const char *name, uint64_t deadline_ns,
+               struct path_node *ret);
 // One of the daemon's own files (wire/control.h), which are the export's, whatever part of it the
 // client has asked for.
 bool path_is_control(const char *path);

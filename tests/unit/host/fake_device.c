@@ -239,8 +239,13 @@ static void answer_lookup(struct host *h, struct queue *q, const struct chain *c
 {
     struct fuse_entry_out out = {0};
 
+    if (h->device->fault == FAKE_DOUBT_FAILS) {
+        reply(h, q, c, -EIO, NULL, 0);
+        return;
+    }
     for (uint64_t n = 2; n < ARRAY_LEN(files); n++)
-        if (files[n].parent == parent && !strcmp(files[n].name, name)) {
+        if (files[n].parent == parent && !strcmp(files[n].name, name) &&
+            !(h->device->fault == FAKE_DOUBT && !strcmp(name, "empty"))) {
             out.nodeid = n;
             fill_attr(&out.attr, n);
         }
@@ -260,8 +265,10 @@ static void answer_readdir(struct host *h, struct queue *q, const struct chain *
 
         if (files[n].parent != dir)
             continue;
-        d.entry_out.nodeid = n;
-        fill_attr(&d.entry_out.attr, n);
+        if (h->device->fault != FAKE_DOUBT && h->device->fault != FAKE_DOUBT_FAILS) {
+            d.entry_out.nodeid = n;
+            fill_attr(&d.entry_out.attr, n);
+        }
         d.dirent.ino = n;
         d.dirent.off = n + 1;
         d.dirent.namelen = (uint32_t)strlen(files[n].name);

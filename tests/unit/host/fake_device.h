@@ -13,19 +13,21 @@ struct fake_device;
 
 enum fake_fault {
     FAKE_FINE,
-    FAKE_HOLD,       // READ and FETCH are not answered while it lasts
-    FAKE_TWICE,      // the next answer comes twice
-    FAKE_BAD_ID,     // the next answer is to a request that nobody made
-    FAKE_BAD_UNIQUE, // the next answer has another number
-    FAKE_BAD_LENGTH, // the next answer says that it is longer than its room
-    FAKE_CLOSE,      // the connection is closed instead of the next answer to READ or FETCH
-    FAKE_VERSION,    // HELLO is answered -EPROTO
-    FAKE_NO_HELLO,   // HELLO is answered -ENOSYS
-    FAKE_REFUSE,     // memory beyond the first region is refused
-    FAKE_SILENT,     // messages are not answered
-    FAKE_GPU,        // GPU memory is opened: two windows of each host
-    FAKE_ERROR,      // READ and FETCH are answered -EIO
-    FAKE_OTHER_ETAG, // files have other versions
+    FAKE_HOLD,        // READ and FETCH are not answered while it lasts
+    FAKE_TWICE,       // the next answer comes twice
+    FAKE_BAD_ID,      // the next answer is to a request that nobody made
+    FAKE_BAD_UNIQUE,  // the next answer has another number
+    FAKE_BAD_LENGTH,  // the next answer says that it is longer than its room
+    FAKE_CLOSE,       // the connection is closed instead of the next answer to READ or FETCH
+    FAKE_VERSION,     // HELLO is answered -EPROTO
+    FAKE_NO_HELLO,    // HELLO is answered -ENOSYS
+    FAKE_REFUSE,      // memory beyond the first region is refused
+    FAKE_SILENT,      // messages are not answered
+    FAKE_GPU,         // GPU memory is opened: two windows of each host
+    FAKE_ERROR,       // READ and FETCH are answered -EIO
+    FAKE_OTHER_ETAG,  // files have other versions
+    FAKE_DOUBT,       // listings have names only; "empty" is not there when it is looked up
+    FAKE_DOUBT_FAILS, // and nothing can be looked up
 };
 
 struct fake_counts {

@@ -282,6 +282,20 @@ static void a_directory_is_listed_in_its_order(void **state)
     assert_int_equal(os2g_list(w->c, "none", note_name, &n), -ENOENT);
 }
 
+// The daemon has found that its listing is not so any more.
+static void names_without_attributes_are_looked_up(void **state)
+{
+    struct world *w = *state;
+    struct names n = {0}, none = {0};
+
+    fake_device_set(w->device, FAKE_DOUBT);
+    assert_int_equal(os2g_list(w->c, "/", note_name, &n), 0);
+    assert_string_equal(n.text, "a.bin:100000 big.bin:41943045 dir/:0 ");
+    fake_device_set(w->device, FAKE_DOUBT_FAILS);
+    assert_int_equal(os2g_list(w->c, "/", note_name, &none), -EIO);
+    assert_int_equal(none.n, 0);
+}
+
 static void what_was_opened_and_looked_up_is_given_back(void **state)
 {
     struct world *w = *state;
@@ -368,6 +382,7 @@ int main(void)
         T(paths_are_walked),
         T(attributes_of_names_are_told),
         T(a_directory_is_listed_in_its_order),
+        T(names_without_attributes_are_looked_up),
         T(what_was_opened_and_looked_up_is_given_back),
         T(an_error_of_the_store_is_handed_on),
         T(options_of_a_later_version_are_taken_unless_they_are_set),
