@@ -229,6 +229,8 @@ class Client:
         where there is room for size bytes (None: up to its end). Then the part of into that it fills
         is returned: a memoryview, or a DeviceView for GPU memory. OSError(EFBIG), with object_size,
         when it is larger."""
+        if size is not None and size < 0:
+            raise ValueError(f"a size of {size} bytes")
         try:
             if into is None:
                 return self._fetch_bytes(key, size)

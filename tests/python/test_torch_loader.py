@@ -427,3 +427,9 @@ def test_ctrl_c_ends_it_at_once(store, program):
     _, text = running.communicate(timeout=30)
     assert "KeyboardInterrupt" in text and running.returncode in (1, -signal.SIGINT)
     assert time.monotonic() - began < 10 * mounts.slowed_down()  # a store that stalls is waited for longer
+
+
+@pytest.mark.parametrize("data", [["a"], "s3://train/img/", torch.utils.data.Subset([1, 2], [0])])
+def test_what_is_no_data_set_is_refused_with_what_to_do(data):
+    with pytest.raises(TypeError, match="is to be a MapDataset"):
+        ot.DeviceLoader(data, 4)

@@ -67,7 +67,9 @@ class MapDataset(_Objects, torch.utils.data.Dataset):
         transform: Transform = identity,
         **options: object,
     ) -> "MapDataset":
-        """All objects whose URI begins with this, in the order of their keys."""
+        """All objects whose URI begins with this, in the order of their keys. Left out are keys that
+        no file can have: with a component of more than 255 bytes, ".", ".." or none ("a//b", "a/"), and
+        "a" where there is "a/b", too; from_objects reads these."""
         return cls(objects_from_prefix(object_uri, region, endpoint, options), transform)
 
     @classmethod

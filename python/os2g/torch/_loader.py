@@ -83,6 +83,9 @@ class DeviceLoader:
             raise ValueError("batch_size is at least 1, prefetch at least 0")
         if errors not in ("raise", "return"):
             raise ValueError(f'errors is "raise" or "return", not {errors!r}')
+        if not isinstance(data, MapDataset):
+            raise TypeError(f"data is to be a MapDataset, not {type(data).__name__}; a part of one is "
+                            "named by sampler (its indices)")
         if sampler is not None and batch_sampler is not None:
             raise ValueError("sampler and batch_sampler exclude each other")
         if (sampler is not None or batch_sampler is not None) and (

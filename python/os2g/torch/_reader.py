@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a transform receives: an object that is fetched when it is read."""
 
-import contextlib
 import errno
 import io
-from typing import Any, Iterator, Optional, Union
+from typing import Any, Dict, Optional, Union
 
-from ._source import Objects
+from ._source import Objects, named
 
 # Objects up to this size come whole with the first read, larger ones as they are read.
 WHOLE = 8 << 20
@@ -16,13 +15,16 @@ _PIECE = 1 << 20
 class Reader(io.BufferedIOBase):
     """An object, as a file opened for reading: .bucket, .key, .read(), seek, tell, readinto.
 
-    Nothing is asked of the store before the first read. read() of a fresh one is one FETCH; in
+    Nothing is asked of the store before the first read or seek to the end; what a listing has said
+    of its size is not relied on. read() of a fresh one is one FETCH; in
     parts, an object of up to 8 MiB comes whole, and of a larger one what is read."""
 
     def __init__(self, objects: Objects, index: int, data: Optional[Any] = None) -> None:
         super().__init__()
         self._objects = objects
-        self._name, self._size = objects.listed[index]
+        # what a listing says of the size may not be so any more: a hint of how to fetch
+        self._name, self._hint = objects.listed[index]
+        self._size: Optional[int] = None
         self._position = 0
         self._data: Optional[memoryview] = None
         self._file: Optional[io.BufferedReader] = None
@@ -41,6 +43,16 @@ class Reader(io.BufferedIOBase):
     def name(self) -> str:
         return self.key
 
+    def __getstate__(self) -> Dict[str, Any]:
+        """To another process go the bytes that are there; an open object is opened there again."""
+        data = None if self._data is None else bytes(self._data)
+        return {**self.__dict__, "_data": data, "_file": None}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._data is not None:
+            self._data = memoryview(self._data)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.bucket}/{self.key}>"
 
@@ -48,18 +60,9 @@ class Reader(io.BufferedIOBase):
         self._data = memoryview(data)
         self._size = len(self._data)
 
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """Errors carry the key in the bucket, whatever the client calls it."""
-        try:
-            yield
-        except OSError as error:
-            error.filename = self.key
-            raise
-
     def _fetch(self) -> bytes:
-        with self._named():
-            return self._objects.client.fetch(self._name, size=self._size)
+        with named(self.key):
+            return self._objects.client.fetch(self._name, size=self._hint)
 
     def _check(self) -> None:
         if self.closed:
@@ -70,14 +73,14 @@ class Reader(io.BufferedIOBase):
         self._check()
         if self._data is not None or self._file is not None:
             return
-        if self._size is not None and self._size <= WHOLE:
+        if self._hint is not None and self._hint <= WHOLE:
             self._have(self._fetch())
             return
-        with self._named():
+        with named(self.key):
             raw = self._objects.client.open(self._name)
         self._size = raw.size
         if raw.size <= WHOLE:
-            with raw, self._named():
+            with raw, named(self.key):
                 self._have(raw.read())
         else:
             self._file = io.BufferedReader(raw, _PIECE)
@@ -91,7 +94,7 @@ class Reader(io.BufferedIOBase):
             self._have(self._fetch())
         self._ready()
         if self._file is not None:
-            with self._named():
+            with named(self.key):
                 self._file.seek(self._position)
                 data = self._file.read(-1 if whole else size)
         else:
@@ -129,15 +132,15 @@ class Reader(io.BufferedIOBase):
 
     def _land(self, room: memoryview) -> Optional[int]:
         """The whole object, straight to where it is wanted; None if it is larger."""
-        if self._size is not None and self._size > len(room):
+        if self._hint is not None and self._hint > len(room):
             return None
         try:
-            with self._named():
+            with named(self.key):
                 got = len(self._objects.client.fetch(self._name, room))
         except OSError as error:
             if error.errno != errno.EFBIG:
                 raise
-            self._size = getattr(error, "object_size", None)
+            self._hint = getattr(error, "object_size", None)
             return None
         self._size = self._position = got
         return got

@@ -10,7 +10,7 @@ import torch
 import os2g
 
 from ._region import Regions
-from ._source import client_of, client_options, place_of
+from ._source import client_of, client_options, named, place_of
 
 # Format: https://huggingface.co/docs/safetensors, "Format": 8 bytes length of the header (little
 # endian), the header (JSON), then all tensors' bytes, without gaps.
@@ -126,7 +126,7 @@ def load_file(
     place, key = place_of(os.fspath(uri))
     client = client_of(place.where, client_options(region, endpoint, options))
     regions = Regions(client, _cuda_numbered(torch.device(device)), 0)
-    with client.open(key) as file:
+    with named(place.prefix + key), client.open(key) as file:
         try:
             tensors, begin = _read_header(file)
         except (ValueError, UnicodeDecodeError) as error:

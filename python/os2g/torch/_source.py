@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a data set's objects are: a client's argument, and what its keys lack of the bucket's."""
 
+import contextlib
 import os
 import stat
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import os2g
 
@@ -22,6 +23,16 @@ class Place(NamedTuple):
 class Listed(NamedTuple):
     key: str  # below the client
     size: Optional[int]  # None: not known
+
+
+@contextlib.contextmanager
+def named(key: str) -> Iterator[None]:
+    """Errors carry the key in the bucket, whatever the client calls it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = key
+        raise
 
 
 _clients: Dict[Tuple[Any, ...], os2g.Client] = {}
@@ -123,7 +134,10 @@ def of_objects(uris: Iterable[str]) -> Tuple[Place, List[Listed]]:
     base = bases.pop()
     if not base:
         return _of_paths(rests)
-    common = os.path.commonprefix(rests)
+    if "" in rests:
+        raise ValueError(f"{base!r} names no object")
+    # of a key that ends with "/", which is one like any other, something is left, too
+    common = os.path.commonprefix([rest[:-1] for rest in rests])
     directory = common[: common.rfind("/") + 1]
     place, _ = place_of(base + directory)
     return place, [Listed(rest[len(directory) :], None) for rest in rests]

@@ -13,7 +13,7 @@ import io
 import os
 from typing import Any, Iterable, Optional
 
-from ._source import client_of, client_options, place_of
+from ._source import client_of, client_options, named, place_of
 
 # A shard is read in order from its beginning: the daemon reads ahead of it, up to 64 MiB.
 _PIECE = 1 << 20
@@ -31,7 +31,8 @@ class Opener:
             raise ValueError(f"{url}: opened for {mode!r}, objects are only read")
         place, key = place_of(os.fspath(url))
         client = client_of(place.where, self._options)
-        return io.BufferedReader(client.open(key), max(bufsize, _PIECE))
+        with named(place.prefix + key):
+            return io.BufferedReader(client.open(key), max(bufsize, _PIECE))
 
 
 def register(schemes: Iterable[str] = ("s3", "os2g"), *, region: Optional[str] = None,
