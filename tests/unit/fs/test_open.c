@@ -489,21 +489,28 @@ static void version_without_etag_is_told_by_its_time(void **state)
     assert_int_not_equal(host_walk("a"), node);
 }
 
-static void files_opened_in_listing_order_have_the_next_ones_fetched(void **state)
+// n small files in a directory that has been listed.
+static void listed_files(uint64_t *ret_nodes, unsigned n)
 {
-    uint64_t nodes[60];
     char name[16];
 
-    for (int i = 0; i < 60; i++) {
-        snprintf(name, sizeof(name), "f%02d", i);
+    for (unsigned i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "f%03u", i);
         world_put(name, 1000, ETAG_1);
     }
     world_start();
-    free(host_list(FS_ROOT, true, 100));
-    for (int i = 0; i < 60; i++) {
-        snprintf(name, sizeof(name), "f%02d", i);
-        nodes[i] = host_walk(name);
+    free(host_list(FS_ROOT, true, n + 1));
+    for (unsigned i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "f%03u", i);
+        ret_nodes[i] = host_walk(name);
     }
+}
+
+static void files_opened_in_listing_order_have_the_next_ones_fetched(void **state)
+{
+    uint64_t nodes[60];
+
+    listed_files(nodes, 60);
     for (int i = 0; i < 20; i++) {
         host_release(opened(host_open(nodes[i])));
         world_run();
@@ -527,18 +534,8 @@ static void read_in_order(uint64_t *nodes, unsigned n, bool kept)
 static void files_read_in_order_again_are_fetched_ahead_if_the_host_has_let_go(void **state)
 {
     uint64_t nodes[150];
-    char name[16];
 
-    for (int i = 0; i < 150; i++) {
-        snprintf(name, sizeof(name), "f%03d", i);
-        world_put(name, 1000, ETAG_1);
-    }
-    world_start();
-    free(host_list(FS_ROOT, true, 200));
-    for (int i = 0; i < 150; i++) {
-        snprintf(name, sizeof(name), "f%03d", i);
-        nodes[i] = host_walk(name);
-    }
+    listed_files(nodes, 150);
     read_in_order(nodes, 150, false);
     world.background_loads = 0;
     read_in_order(nodes, 150, true);

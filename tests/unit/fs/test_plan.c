@@ -213,11 +213,23 @@ static void read_whole(int i)
     host_release(handle);
 }
 
+static void read_files(int from, int to)
+{
+    for (int i = from; i < to; i++)
+        read_whole(i);
+}
+
+// The host has kept them: it reads nothing.
+static void open_files(int from, int to)
+{
+    for (int i = from; i < to; i++)
+        host_release(open_file(i));
+}
+
 // As of a data set larger than the host's memory, at its second epoch.
 static void object_that_the_host_may_have_let_go_is_fetched_again(void **state)
 {
-    for (int i = 0; i < 50; i++)
-        read_whole(i);
+    read_files(0, 50);
     world.background_loads = 0;
     plan_files(50);
     assert_int_equal(world.background_loads, 50);
@@ -225,10 +237,8 @@ static void object_that_the_host_may_have_let_go_is_fetched_again(void **state)
 
 static void that_the_host_lets_pages_go_is_believed_of_the_rest(void **state)
 {
-    for (int i = 0; i < 50; i++)
-        read_whole(i);
-    for (int i = 0; i < 50; i++)
-        host_release(open_file(i));
+    read_files(0, 50);
+    open_files(0, 50);
     read_whole(49);
     world.background_loads = 0;
     plan_files(40);
@@ -263,10 +273,8 @@ static void that_files_are_opened_twice_says_nothing_of_those_before(void **stat
 // As of a small set that is read after each epoch of a large one.
 static void what_was_left_to_the_host_is_fetched_once_it_has_let_go(void **state)
 {
-    for (int i = 0; i < 150; i++)
-        read_whole(i);
-    for (int i = 100; i < 150; i++)
-        host_release(open_file(i));
+    read_files(0, 150);
+    open_files(100, 150);
     world.background_loads = 0;
     plan_files(100);
     assert_int_equal(world.background_loads, 0);
@@ -282,10 +290,8 @@ static void what_was_left_to_the_host_is_fetched_once_it_has_let_go(void **state
 
 static void one_file_less_is_not_enough(void **state)
 {
-    for (int i = 0; i < 31; i++)
-        read_whole(i);
-    for (int i = 0; i < 31; i++)
-        host_release(open_file(i));
+    read_files(0, 31);
+    open_files(0, 31);
     world.background_loads = 0;
     plan_files(31);
     assert_int_equal(world.background_loads, 31);
@@ -294,15 +300,11 @@ static void one_file_less_is_not_enough(void **state)
 // libos2g: neither what it reads nor what it only opens is kept anywhere.
 static void a_host_without_a_page_cache_has_nothing(void **state)
 {
-    for (int i = 0; i < 40; i++)
-        read_whole(i);
+    read_files(0, 40);
     world.keeps_no_pages = true;
-    for (int i = 0; i < 40; i++)
-        host_release(open_file(i));
-    for (int i = 40; i < 80; i++)
-        read_whole(i);
-    for (int i = 40; i < 80; i++)
-        host_release(open_file(i));
+    open_files(0, 40);
+    read_files(40, 80);
+    open_files(40, 80);
     world.keeps_no_pages = false;
     world.background_loads = 0;
     plan_files(80);
@@ -311,10 +313,8 @@ static void a_host_without_a_page_cache_has_nothing(void **state)
 
 static void nor_is_it_given_what_another_has(void **state)
 {
-    for (int i = 0; i < 40; i++)
-        read_whole(i);
-    for (int i = 0; i < 40; i++)
-        host_release(open_file(i));
+    read_files(0, 40);
+    open_files(0, 40);
     world.keeps_no_pages = true;
     world.background_loads = 0;
     plan_files(40);
