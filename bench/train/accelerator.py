@@ -121,8 +121,9 @@ def check_bytes(up, store, samples):
 
 class Setting:
     """Sides, a store with the data set, and sizes: what measurements share. probes: bisections for the
-    shortest step, of fast clients 2 at least. at_longer: so many times as long are epochs at a fast peer's 40 %, as its workers'
-    first and last bursts would be a good part of them. records: of all epochs."""
+    shortest step, of fast clients 2 at least. at_longer: so many times as long are epochs at a fast
+    peer's 40 %, as its workers' first and last bursts would be a good part of them. records: of all
+    epochs."""
 
     def __init__(self, sides, store, data, samples, batch, most_workers=16, probes=3, at_longer=LONGER):
         self.sides, self.store, self.data = sides, store, data

@@ -144,9 +144,14 @@ static bool valid(const struct region_info *i)
            i->fd_offset <= INT64_MAX && i->size <= INT64_MAX - i->fd_offset;
 }
 
-static int admit(const struct region_map *m, const struct region_info *info, bool mapped)
+static struct room *room_of(struct region_map *m, bool mapped)
 {
-    const struct room *room = mapped ? &m->mapped : &m->windows;
+    return mapped ? &m->mapped : &m->windows;
+}
+
+static int admit(struct region_map *m, const struct region_info *info, bool mapped)
+{
+    const struct room *room = room_of(m, mapped);
 
     if (!valid(info))
         return -EINVAL;
@@ -157,15 +162,10 @@ static int admit(const struct region_map *m, const struct region_info *info, boo
     return 0;
 }
 
-static struct room *room_of(struct region_map *m, const struct region *r)
-{
-    return r->base ? &m->mapped : &m->windows;
-}
-
 static uint64_t insert(struct region_map *m, struct region *r)
 {
     size_t at = upper_bound(m, r->info.addr);
-    struct room *room = room_of(m, r);
+    struct room *room = room_of(m, r->base);
 
     memmove(&m->live[at + 1], &m->live[at], (m->n_live - at) * sizeof(struct region *));
     m->live[at] = r;
@@ -313,7 +313,7 @@ void region_remove_begin(struct region_map *m, uint64_t id)
 void region_remove_end(struct region_map *m, uint64_t id)
 {
     for (size_t i = 0; i < m->n_leaving; i++) {
-        struct room *room = room_of(m, m->leaving[i]);
+        struct room *room = room_of(m, m->leaving[i]->base);
 
         if (m->leaving[i]->id != id)
             continue;
